@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package dialhome
+
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/botscreen/botscreen/driver/process"
+)
+
+// Plan is what a session needs to bring its desktop up. It travels in a memfd: it
+// holds the job's environment, which may be long and secret.
+type Plan struct {
+	Display         int           `json:"display"`
+	WidthPx         int           `json:"width_px"`
+	HeightPx        int           `json:"height_px"`
+	Depth           int           `json:"depth"`
+	DPI             int           `json:"dpi"`
+	GLX             bool          `json:"glx"`
+	KeyboardLayout  string        `json:"keyboard_layout"`
+	Look            string        `json:"look"`
+	Home            string        `json:"home"`
+	XDir            string        `json:"x_dir"`
+	RuntimeDir      string        `json:"runtime_dir"`
+	Env             []string      `json:"env"`
+	Command         []string      `json:"command"`
+	Deadline        time.Duration `json:"deadline"`
+	FenceExemptions []string      `json:"fence_exemptions,omitempty"` // why the fence can only be advisory, known before the start
+}
+
+// Start asks for the desktop. With HasPlan a memfd with the Plan rides along;
+// without, the session uses the plan it has.
+type Start struct {
+	HasPlan bool `json:"has_plan"`
+	// Display replaces the plan's number where that one was taken meanwhile.
+	Display int `json:"display,omitempty"`
+}
+
+// Desktop is what runs inside, as the session sees it.
+type Desktop struct {
+	State   State    `json:"state"`
+	Display int      `json:"display"`
+	XPID    int      `json:"x_pid"` // Xvnc, in the session's pid namespace
+	XStart  uint64   `json:"x_start"`
+	Fence   *Fence   `json:"fence,omitempty"`
+	Width   int      `json:"width_px"`
+	Height  int      `json:"height_px"`
+	Lines   []string `json:"lines,omitempty"` // last output, untrusted
+}
+
+// XServer is Xvnc's identity on this node; meaningful where session and supervisor
+// share a pid namespace.
+func (d Desktop) XServer() process.Identity {
+	return process.Identity{PID: d.XPID, Start: d.XStart, Boot: process.Boot()}
+}
+
+// State is what a session's desktop does.
+type State string
+
+// States of a session's desktop.
+const (
+	Idle     State = "idle" // no desktop yet, or asleep
+	Starting State = "starting"
+	Running  State = "running"
+	Ended    State = "ended"
+)
+
+// Fence is the result of the self-test.
+type Fence struct {
+	Enforced bool   `json:"enforced"`
+	Reason   string `json:"reason,omitempty"`
+}
+
+// Exec asks for a command. The answer carries one descriptor with TTY (the terminal's
+// master) and three without: stdin to write, stdout and stderr to read.
+type Exec struct {
+	Argv []string `json:"argv"`
+	Env  []string `json:"env,omitempty"`
+	Dir  string   `json:"dir,omitempty"`
+	TTY  bool     `json:"tty"`
+}
+
+// Command names a command that Exec started.
+type Command struct {
+	Command uint64 `json:"command"`
+}
+
+// Signal signals a command's process group; Command 0 is the whole desktop.
+type Signal struct {
+	Command uint64 `json:"command"`
+	Signal  int    `json:"signal"`
+}
+
+// Stop ends the desktop: Signal first (0: TERM), KILL after Grace.
+type Stop struct {
+	Signal int           `json:"signal"`
+	Grace  time.Duration `json:"grace"`
+}
+
+// Exited reports the end of a command.
+type Exited struct {
+	Command uint64 `json:"command"`
+	Code    int    `json:"code"` // 128+n when a signal ended it
+	Signal  int    `json:"signal,omitempty"`
+}
+
+// Note is the body of events that only carry words. The words come from inside.
+type Note struct {
+	Program string `json:"program,omitempty"`
+	Text    string `json:"text"`
+}
+
+// Encode marshals a body; bodies are our own types and always marshal.
+func Encode(body any) json.RawMessage {
+	text, err := json.Marshal(body)
+	if err != nil {
+		panic("dialhome: " + err.Error())
+	}
+	return text
+}
+
+// Decode reads a body into v.
+func Decode(body json.RawMessage, v any) error {
+	if err := json.Unmarshal(body, v); err != nil {
+		return &ProtocolError{"body of another form"}
+	}
+	return nil
+}
