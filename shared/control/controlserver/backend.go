@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package controlserver
+
+import (
+	"context"
+	"io"
+
+	"github.com/botscreen/botscreen/shared/control"
+	"github.com/botscreen/botscreen/shared/lease"
+	"github.com/botscreen/botscreen/shared/screen"
+)
+
+// Caller is who makes a call, as far as the door knows it.
+type Caller struct {
+	Role screen.Role
+	// UID and PID are the peer's by the kernel, -1 where the door has no such
+	// peer; then the caller is only claimed.
+	UID, PID int
+	// Viewer is the id a viewer's connection was opened for.
+	Viewer lease.ViewerID
+}
+
+// Backend is what every supervisor can do. It may implement more of the
+// interfaces below: a call whose interface is missing does not exist.
+//
+// An error that is a *control.Error reaches the caller as it is; any other is
+// the supervisor's fault and reaches it as kind internal. ctx ends with the
+// caller's connection or the server.
+type Backend interface {
+	Status(ctx context.Context, caller Caller) (control.Status, error)
+}
+
+// EventSource serves GET events.
+type EventSource interface {
+	// EventsAfter returns the remembered events numbered above since, oldest
+	// first; while there are none it waits for one or for the end of ctx.
+	EventsAfter(ctx context.Context, since uint64) ([]control.Event, error)
+}
+
+// LeaseReader serves GET lease.
+type LeaseReader interface {
+	Lease(ctx context.Context) (lease.Public, error)
+}
+
+// Screenshooter serves GET screenshot. The server lets one picture be taken at a
+// time.
+type Screenshooter interface {
+	Screenshot(ctx context.Context, caller Caller, req control.ScreenshotRequest) (control.Screenshot, error)
+}
+
+// Stopper serves POST stop. Stop returns when nothing of the screen is left.
+type Stopper interface {
+	Stop(ctx context.Context, caller Caller, req control.StopRequest) error
+}
+
+// Waiter serves GET wait: it returns when the screen has ended.
+type Waiter interface {
+	Wait(ctx context.Context) (control.Exit, error)
+}
+
+// StatsReader serves GET stats.
+type StatsReader interface {
+	Stats(ctx context.Context) (control.Stats, error)
+}
+
+// Execer serves POST exec. ctx ends with the stream.
+type Execer interface {
+	Exec(ctx context.Context, caller Caller, req control.ExecRequest) (Process, error)
+}
+
+// Process is a program that runs inside the session. The server closes Stdin
+// (perhaps twice), reads and closes both outputs, and calls Wait once. Close must
+// end a Read or Write that blocks, as it does for pipes.
+type Process interface {
+	Stdin() io.WriteCloser
+	Stdout() io.ReadCloser
+	Stderr() io.ReadCloser // nil on a terminal
+	Resize(control.TerminalSize) error
+	// Wait returns when the program has ended; outputs may still hold bytes.
+	Wait() control.ExecResult
+	// Kill ends the program and all it started; Wait returns soon after.
+	Kill()
+}

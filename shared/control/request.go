@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package control
+
+import (
+	"fmt"
+	"image"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"github.com/botscreen/botscreen/shared/lease"
+	"github.com/botscreen/botscreen/shared/screen"
+)
+
+// ImageFormat is how a picture travels.
+type ImageFormat string
+
+// The formats a screenshot comes in.
+const (
+	PNG  ImageFormat = "png"
+	JPEG ImageFormat = "jpeg"
+)
+
+// MediaType is the value of the Content-Type header.
+func (f ImageFormat) MediaType() string { return "image/" + string(f) }
+
+// ScreenshotRequest selects what a screenshot shows. The zero value is the whole
+// screen in its own size as PNG.
+type ScreenshotRequest struct {
+	Rect   image.Rectangle // in pixels of the screen; empty: all of it
+	Scale  float64         // above 0 and at most 1; 0: 1
+	Format ImageFormat     // empty: PNG
+}
+
+// Screenshot is a picture and the lease it was taken under.
+type Screenshot struct {
+	Format ImageFormat
+	Data   []byte
+	Epoch  lease.Epoch // the epoch before the first pixel was read and after the last
+	Hash   string      // equal pixels in equal requests have equal hashes
+}
+
+// Headers of a screenshot's answer.
+const (
+	HeaderEpoch = "Botscreen-Epoch"
+	HeaderHash  = "Botscreen-Hash"
+)
+
+// Query writes the request as ParseScreenshotRequest reads it.
+func (r ScreenshotRequest) Query() url.Values {
+	q := url.Values{}
+	if !r.Rect.Empty() {
+		q.Set("rect", fmt.Sprintf("%d,%d,%d,%d", r.Rect.Min.X, r.Rect.Min.Y, r.Rect.Dx(), r.Rect.Dy()))
+	}
+	if r.Scale != 0 {
+		q.Set("scale", strconv.FormatFloat(r.Scale, 'g', -1, 64))
+	}
+	if r.Format != "" {
+		q.Set("format", string(r.Format))
+	}
+	return q
+}
+
+// ParseScreenshotRequest reads rect=X,Y,WIDTH,HEIGHT, scale=0.5 and format=png or
+// jpeg. All faults are reported at once; the error is screen.Faults.
+func ParseScreenshotRequest(q url.Values) (ScreenshotRequest, error) {
+	var faults screen.Faults
+	r := ScreenshotRequest{Scale: 1, Format: PNG}
+	if text := q.Get("rect"); text != "" {
+		rect, ok := parseRect(text)
+		if !ok {
+			faults.Add("rect", text, "must be X,Y,WIDTH,HEIGHT in pixels")
+		}
+		r.Rect = rect
+	}
+	if text := q.Get("scale"); text != "" {
+		scale, err := strconv.ParseFloat(text, 64)
+		if err != nil || !(scale > 0 && scale <= 1) { // written so that NaN is refused
+			faults.Add("scale", text, "must be above 0 and at most 1")
+		}
+		r.Scale = scale
+	}
+	switch text := q.Get("format"); text {
+	case "", "png":
+	case "jpeg", "jpg":
+		r.Format = JPEG
+	default:
+		faults.Add("format", text, "is not one of png, jpeg")
+	}
+	return r, faults.Err()
+}
+
+func parseRect(text string) (image.Rectangle, bool) {
+	parts := strings.Split(text, ",")
+	if len(parts) != 4 {
+		return image.Rectangle{}, false
+	}
+	var n [4]int
+	for i, part := range parts {
+		// 16 bits: what RFB can address, and no sum of two overflows.
+		v, err := strconv.ParseUint(part, 10, 16)
+		if err != nil {
+			return image.Rectangle{}, false
+		}
+		n[i] = int(v)
+	}
+	rect := image.Rect(n[0], n[1], n[0]+n[2], n[1]+n[3])
+	return rect, !rect.Empty()
+}
+
+// StopRequest ends a screen. Without Force it is refused with held while a human
+// has control.
+type StopRequest struct {
+	Force bool `json:"force,omitempty"`
+}
+
+// ExecRequest starts a program inside the session.
+type ExecRequest struct {
+	Argv []string          `json:"argv"`
+	Env  map[string]string `json:"env,omitempty"` // added to the session's own
+	Dir  string            `json:"cwd,omitempty"` // empty: the home
+	TTY  bool              `json:"tty,omitempty"`
+	Size *TerminalSize     `json:"size,omitempty"`
+	// Force starts it although a human holds the screen.
+	Force bool `json:"force,omitempty"`
+}
+
+// TerminalSize is the size of a terminal in characters.
+type TerminalSize struct {
+	Rows uint16 `json:"rows"`
+	Cols uint16 `json:"cols"`
+}

@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package control
+
+import (
+	"time"
+
+	"github.com/botscreen/botscreen/shared/lease"
+	"github.com/botscreen/botscreen/shared/screen"
+)
+
+// Status is everything there is to say about one screen now.
+type Status struct {
+	WireVersion int              `json:"wire_version"`
+	State       screen.State     `json:"state"`
+	Since       time.Time        `json:"since,omitzero"`  // when the state began
+	Reason      screen.Untrusted `json:"reason,omitzero"` // why it is failed, queued or stopping
+	Profile     screen.Profile   `json:"profile"`
+	Isolation   screen.Isolation `json:"isolation"`
+	Display     string           `json:"display,omitempty"` // for example ":23"; empty while there is none
+	Geometry    screen.Geometry  `json:"geometry,omitzero"`
+	Memory      *Memory          `json:"memory,omitempty"`
+	Lease       lease.Public     `json:"lease"`
+	Fence       Fence            `json:"fence"`
+	ImageDigest string           `json:"image_digest,omitempty"`
+	Viewers     []Viewer         `json:"viewers,omitempty"`
+	Asks        []Ask            `json:"asks,omitempty"`
+	Warnings    []string         `json:"warnings,omitempty"`
+}
+
+// Memory is what stands between this screen and its next start.
+type Memory struct {
+	AvailableMB int    `json:"available_mb"`
+	FloorMB     int    `json:"floor_mb"`
+	Limit       string `json:"limit,omitempty"` // whose limit is the least: "host" or a cgroup
+	Blocked     bool   `json:"blocked"`         // a start would be refused now
+}
+
+// FenceMode says how strong the fence around a takeover is.
+type FenceMode string
+
+// The two modes: Enforced only after the self-test passed (threats.md X2).
+const (
+	Enforced FenceMode = "enforced"
+	Advisory FenceMode = "advisory"
+)
+
+// Fence is the mode and, where it is advisory, why.
+type Fence struct {
+	Mode   FenceMode `json:"mode"`
+	Reason string    `json:"reason,omitempty"`
+}
+
+// Viewer is one attached person, named by its handle.
+type Viewer struct {
+	Viewer  lease.Handle `json:"viewer"`
+	Mode    ViewMode     `json:"mode"`
+	Since   time.Time    `json:"since"`
+	Holding bool         `json:"holding,omitempty"`
+}
+
+// ViewMode is what a viewer's ticket allows.
+type ViewMode string
+
+// The modes of a ticket.
+const (
+	Watch   ViewMode = "watch"
+	Control ViewMode = "control"
+)
+
+// Ask is the agent's open wish for a person.
+type Ask struct {
+	ID       string           `json:"id"`
+	Reason   screen.Untrusted `json:"reason"` // the agent says this
+	Since    time.Time        `json:"since"`
+	Deadline time.Time        `json:"deadline,omitzero"`
+}
+
+// EventName names what happened.
+type EventName string
+
+// Every event (wire.md section 4).
+const (
+	EventReady       EventName = "ready"
+	EventAsleep      EventName = "asleep"
+	EventWoken       EventName = "woken"
+	EventTaken       EventName = "taken"
+	EventHandedBack  EventName = "handed_back"
+	EventHumanWanted EventName = "human_wanted"
+	EventHumanAway   EventName = "human_away"
+	EventBlocked     EventName = "blocked"
+	EventRefused     EventName = "refused"
+	EventRestarted   EventName = "restarted"
+	EventState       EventName = "state" // any other change of the state
+)
+
+// Event is one thing that happened. Each carries the whole picture, because a
+// reader may have missed the ones before.
+type Event struct {
+	Seq         uint64           `json:"seq"` // grows, also across supervisors
+	Time        time.Time        `json:"time"`
+	Name        EventName        `json:"event"`
+	State       screen.State     `json:"state"`
+	Profile     screen.Profile   `json:"profile"`
+	Isolation   screen.Isolation `json:"isolation"`
+	ImageDigest string           `json:"image_digest,omitempty"`
+	Holder      lease.Holder     `json:"holder"`
+	Epoch       lease.Epoch      `json:"epoch"`
+	Fence       FenceMode        `json:"fence"`
+	Reason      screen.Untrusted `json:"reason,omitzero"`
+}
+
+// Exit is how a screen ended.
+type Exit struct {
+	Code   int              `json:"code"`
+	Signal int              `json:"signal,omitempty"`
+	OOM    bool             `json:"oom,omitempty"`
+	Reason screen.Untrusted `json:"reason,omitzero"` // with the last lines where it died
+}
+
+// Stats is what a screen uses.
+type Stats struct {
+	Time        time.Time `json:"time"`
+	CPUUserNs   uint64    `json:"cpu_user_ns"` // since the start
+	CPUSystemNs uint64    `json:"cpu_system_ns"`
+	MemoryBytes uint64    `json:"memory_bytes"` // working set: usage without inactive file pages
+	CacheBytes  uint64    `json:"cache_bytes,omitempty"`
+	SwapBytes   uint64    `json:"swap_bytes,omitempty"`
+	MaxBytes    uint64    `json:"max_bytes,omitempty"` // the highest usage seen
+	Processes   int       `json:"processes"`
+}
