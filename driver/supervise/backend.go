@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package supervise
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/botscreen/botscreen/driver/session/dialhome"
+	"github.com/botscreen/botscreen/shared/control"
+	"github.com/botscreen/botscreen/shared/control/controlserver"
+	"github.com/botscreen/botscreen/shared/lease"
+	"github.com/botscreen/botscreen/shared/screen"
+)
+
+const (
+	defaultGrace = 5 * time.Second
+	maxGrace     = 10 * time.Minute
+)
+
+// Status says everything there is to say now; it changes and wakes nothing.
+func (s *supervisor) Status(context.Context, controlserver.Caller) (control.Status, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	status := control.Status{
+		WireVersion: control.Version,
+		State:       s.state, Since: s.since, Reason: s.reason,
+		Profile: s.config.Profile, Isolation: s.config.Isolation, Geometry: s.config.Geometry,
+		ImageDigest: s.config.ImageDigest, Fence: s.fence, Warnings: s.config.Warnings,
+		Lease: lease.Public{Holder: lease.Agent},
+	}
+	if s.record.Ready && s.record.Exit == nil {
+		status.Display = fmt.Sprintf(":%d", s.record.Display)
+	}
+	return status, nil
+}
+
+// EventsAfter follows the journal.
+func (s *supervisor) EventsAfter(ctx context.Context, since uint64) ([]control.Event, error) {
+	for {
+		events, changed := s.journal.after(since)
+		if len(events) > 0 {
+			return events, nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// Stop ends the desktop and the session. It returns when the session is gone; what may
+// be left of the screen outside of it is the plugin's to remove.
+func (s *supervisor) Stop(ctx context.Context, _ controlserver.Caller, req control.StopRequest) error {
+	grace := min(req.Grace, maxGrace)
+	switch {
+	case grace == 0:
+		grace = defaultGrace
+	case grace < 0:
+		grace = 0
+	}
+	if req.Signal < 0 || req.Signal > 64 {
+		return &control.Error{Kind: control.BadRequest, Message: fmt.Sprintf("There is no signal %d.", req.Signal)}
+	}
+	s.mu.Lock()
+	first := !s.stopping && s.record.Exit == nil
+	s.mu.Unlock()
+	if first {
+		s.enter(screen.Stopping, control.EventState, "")
+		s.stopSession(ctx, req.Signal, grace)
+	}
+	select {
+	case <-s.ended:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// Wait returns how the screen ended.
+func (s *supervisor) Wait(ctx context.Context) (control.Exit, error) {
+	select {
+	case <-s.ended:
+	case <-ctx.Done():
+		return control.Exit{}, ctx.Err()
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return *s.record.Exit, nil
+}
+
+// Signal reaches every program on the desktop but the X server.
+func (s *supervisor) signalPrograms(ctx context.Context, signal int) error {
+	_, _, err := s.link.call(ctx, dialhome.OpSignal, dialhome.Signal{Signal: signal}, 0)
+	return err
+}

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package supervise
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/botscreen/botscreen/driver/process"
+	"github.com/botscreen/botscreen/driver/session/dialhome"
+	"github.com/botscreen/botscreen/shared/screen"
+)
+
+// Config is what the plugin hands to a supervisor, in a memfd: it may hold the job's
+// environment, which must not be seen in argument lists or files.
+type Config struct {
+	Namespace   string            `json:"namespace"`
+	Profile     screen.Profile    `json:"profile"`
+	Isolation   screen.Isolation  `json:"isolation"`
+	Instance    string            `json:"instance"` // names this run of the screen, random
+	ImageDigest string            `json:"image_digest,omitempty"`
+	Session     process.Identity  `json:"session"` // as this node sees it
+	Geometry    screen.Geometry   `json:"geometry"`
+	Exec        screen.ExecPolicy `json:"exec"`
+	Warnings    []string          `json:"warnings,omitempty"`
+	// SharedPIDs says that the session sees the node's pids, so what it reports of
+	// Xvnc's identity can be compared with the kernel's word.
+	SharedPIDs bool `json:"shared_pids"`
+	// Plan brings the desktop up; nil adopts a session that has its plan already.
+	Plan *dialhome.Plan `json:"plan,omitempty"`
+}
+
+// Descriptors of a supervisor, in the order of exec.Cmd's ExtraFiles. It opens nothing
+// by path outside of them.
+const (
+	FDConfig     = 3 + iota // Config as JSON
+	FDControlDir            // the screen's control directory, O_PATH not set
+	FDOperator              // listening stream socket
+	FDDial                  // listening seqpacket socket
+)
+
+const maxConfig = 24 << 20
+
+func readConfig(f *os.File) (Config, error) {
+	text, err := io.ReadAll(io.NewSectionReader(f, 0, maxConfig+1))
+	if err != nil {
+		return Config{}, fmt.Errorf("read config: %w", err)
+	}
+	if len(text) > maxConfig {
+		return Config{}, fmt.Errorf("read config: more than %d bytes", maxConfig)
+	}
+	var c Config
+	if err := json.Unmarshal(text, &c); err != nil {
+		return Config{}, errors.New("read config: not a config") // the cause could repeat the environment
+	}
+	return c, nil
+}

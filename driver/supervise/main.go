@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package supervise
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"os/signal"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"golang.org/x/sys/unix"
+
+	"github.com/botscreen/botscreen/shared/control/controlserver"
+	"github.com/botscreen/botscreen/shared/screen"
+)
+
+// Main runs a supervisor on the descriptors FDConfig and following until the plugin
+// sends TERM, and returns the exit code of the process.
+func Main() int {
+	log := hclog.New(&hclog.LoggerOptions{Name: "supervisor", Output: os.Stderr, Level: hclog.Info})
+	if err := run(log); err != nil {
+		log.Error("supervisor ends", "error", err)
+		return 1
+	}
+	return 0
+}
+
+func run(log hclog.Logger) error {
+	if err := harden(); err != nil {
+		return err
+	}
+	inherited := os.NewFile(FDConfig, "config")
+	config, err := readConfig(inherited)
+	_ = inherited.Close()
+	if err != nil {
+		return err
+	}
+	dir, err := controlDir()
+	if err != nil {
+		return err
+	}
+	operator, err := inheritedListener[*net.UnixListener](FDOperator)
+	if err != nil {
+		return err
+	}
+	dial, err := inheritedListener[*net.UnixListener](FDDial)
+	if err != nil {
+		return err
+	}
+	s, err := newSupervisor(config, dir, log.With("profile", string(config.Profile)))
+	if err != nil {
+		return err
+	}
+	return s.serve(operator, dial)
+}
+
+// controlDir is the screen's control directory, given as a descriptor: this process
+// needs no way to any other.
+func controlDir() (*os.Root, error) {
+	// The number is inherited and stays open; /proc/self/fd opens what it refers to.
+	dir, err := os.OpenRoot(fmt.Sprintf("/proc/self/fd/%d", FDControlDir))
+	if err != nil {
+		return nil, fmt.Errorf("open control directory: %w", err)
+	}
+	return dir, nil
+}
+
+func inheritedListener[T net.Listener](fd uintptr) (T, error) {
+	var none T
+	f := os.NewFile(fd, "listener")
+	defer f.Close()
+	listener, err := net.FileListener(f)
+	if err != nil {
+		return none, fmt.Errorf("inherit descriptor %d: %w", fd, err)
+	}
+	typed, ok := listener.(T)
+	if !ok {
+		return none, fmt.Errorf("inherit descriptor %d: %T, want %T", fd, listener, none)
+	}
+	return typed, nil
+}
+
+// serve runs until TERM. The end of the screen does not end the supervisor: whoever
+// asks later must still hear how it ended.
+func (s *supervisor) serve(operator, dial *net.UnixListener) error {
+	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGTERM)
+	defer stop()
+	signal.Ignore(unix.SIGPIPE, unix.SIGINT, unix.SIGHUP)
+	operator.SetUnlinkOnClose(false)
+	dial.SetUnlinkOnClose(false) // the paths are the plugin's
+
+	api := controlserver.New(s, slog.New(discardBelowError{s}))
+	failed := make(chan error, 3)
+	go func() { failed <- api.Serve(operator, screen.RoleOperator) }()
+	go func() { failed <- s.link.serve(dial) }()
+	go func() {
+		if err := s.run(ctx); err != nil {
+			failed <- err
+		}
+	}()
+	var err error
+	select {
+	case <-ctx.Done():
+	case err = <-failed:
+	}
+	limit, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	_ = dial.Close()
+	if shutdown := api.Shutdown(limit); err == nil && !errors.Is(shutdown, context.DeadlineExceeded) {
+		err = shutdown
+	}
+	if errors.Is(err, context.Canceled) {
+		err = nil
+	}
+	return err
+}
+
+// discardBelowError gives the API's log a home in ours: only what is this process'
+// own fault is worth a line, refusals are answered to their caller.
+type discardBelowError struct{ *supervisor }
+
+func (d discardBelowError) Enabled(_ context.Context, level slog.Level) bool {
+	return level >= slog.LevelError
+}
+
+func (d discardBelowError) Handle(_ context.Context, r slog.Record) error {
+	var pairs []any
+	r.Attrs(func(a slog.Attr) bool {
+		pairs = append(pairs, a.Key, a.Value.Any())
+		return true
+	})
+	d.log.Error(r.Message, pairs...)
+	return nil
+}
+
+func (d discardBelowError) WithAttrs([]slog.Attr) slog.Handler { return d }
+func (d discardBelowError) WithGroup(string) slog.Handler      { return d }

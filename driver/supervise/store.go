@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package supervise
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/botscreen/botscreen/driver/process"
+	"github.com/botscreen/botscreen/shared/control"
+)
+
+const recordName = "screen.json"
+
+// record is what the next supervisor of the same run must know. It lies in the control
+// directory, which only this uid can enter.
+type record struct {
+	V        int              `json:"v"`
+	Instance string           `json:"instance"`
+	XServer  process.Identity `json:"xserver"`
+	Display  int              `json:"display"`
+	Ready    bool             `json:"ready"`
+	Exit     *control.Exit    `json:"exit,omitempty"`
+}
+
+const (
+	recordVersion = 1
+	maxRecord     = 64 << 10
+)
+
+// loadRecord returns the record of this run. One of another run, or none, is the zero
+// record: it says nothing about this one.
+func loadRecord(dir *os.Root, instance string) (record, error) {
+	empty := record{V: recordVersion, Instance: instance}
+	f, err := dir.Open(recordName)
+	if os.IsNotExist(err) {
+		return empty, nil
+	}
+	if err != nil {
+		return empty, fmt.Errorf("load screen record: %w", err)
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, maxRecord))
+	if err != nil {
+		return empty, fmt.Errorf("load screen record: %w", err)
+	}
+	var r record
+	if err := json.Unmarshal(text, &r); err != nil {
+		return empty, fmt.Errorf("load screen record: %w", err)
+	}
+	if r.V != recordVersion || r.Instance != instance {
+		return empty, nil
+	}
+	return r, nil
+}
+
+// save replaces the record whole: a reader sees the old one or the new one.
+func (r record) save(dir *os.Root) error {
+	text, err := json.Marshal(r)
+	if err != nil {
+		return fmt.Errorf("save screen record: %w", err)
+	}
+	const temporary = recordName + ".new"
+	if err := dir.WriteFile(temporary, text, 0o600); err != nil {
+		return fmt.Errorf("save screen record: %w", err)
+	}
+	if err := dir.Rename(temporary, recordName); err != nil {
+		return fmt.Errorf("save screen record: %w", err)
+	}
+	return nil
+}
