@@ -174,7 +174,7 @@ func (g *Group) setFrozen(ctx context.Context, frozen bool) error {
 func (d *placed) frozen() (bool, error) {
 	if d.V2 {
 		data, err := os.ReadFile(filepath.Join(d.dir, "cgroup.events"))
-		return parseFlat(data)["frozen"] == 1, err
+		return ParseFlat(data)["frozen"] == 1, err
 	}
 	data, err := os.ReadFile(filepath.Join(d.dir, "freezer.state"))
 	return strings.TrimSpace(string(data)) == "FROZEN", err

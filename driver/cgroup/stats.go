@@ -179,11 +179,12 @@ func (r *fileReader) optional(dir, file string) uint64 {
 }
 
 func (r *fileReader) flat(dir, file string) map[string]uint64 {
-	return parseFlat([]byte(r.read(dir, file)))
+	return ParseFlat([]byte(r.read(dir, file)))
 }
 
-// parseFlat reads lines of "key number" and leaves out what is not.
-func parseFlat(data []byte) map[string]uint64 {
+// ParseFlat reads a flat keyed kernel file (memory.stat, cpu.stat, memory.events), one "key number" per line, and
+// leaves out what is not.
+func ParseFlat(data []byte) map[string]uint64 {
 	found := map[string]uint64{}
 	for line := range strings.Lines(string(data)) {
 		key, text, ok := strings.Cut(strings.TrimSpace(line), " ")

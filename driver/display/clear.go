@@ -55,11 +55,16 @@ func (h Host) clear(n Number) ([]string, error) {
 func removeDead(dir *os.File, name string, dead func() bool) (bool, error) {
 	at := int(dir.Fd())
 	var looked, moved unix.Stat_t
-	err := unix.Fstatat(at, name, &looked, unix.AT_SYMLINK_NOFOLLOW)
+	// The descriptor keeps the inode, whose number would otherwise go to the very file that takes its place.
+	fd, err := unix.Openat(at, name, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
 	}
 	if err != nil {
+		return false, &fs.PathError{Op: "open", Path: name, Err: err}
+	}
+	defer unix.Close(fd)
+	if err := unix.Fstat(fd, &looked); err != nil {
 		return false, &fs.PathError{Op: "stat", Path: name, Err: err}
 	}
 	if !dead() {

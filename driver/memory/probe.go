@@ -185,17 +185,5 @@ func readStat(dir string) map[string]uint64 {
 	if err != nil {
 		return nil
 	}
-	return parseStat(data)
-}
-
-// parseStat reads lines of "key value" and leaves out what is not.
-func parseStat(data []byte) map[string]uint64 {
-	found := map[string]uint64{}
-	for line := range strings.Lines(string(data)) {
-		key, text, ok := strings.Cut(strings.TrimSpace(line), " ")
-		if value, err := strconv.ParseUint(text, 10, 64); ok && err == nil {
-			found[key] = value
-		}
-	}
-	return found
+	return cgroup.ParseFlat(data)
 }
