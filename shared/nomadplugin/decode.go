@@ -18,8 +18,9 @@ import (
 // ignored. A nil overwrites a field with its zero value, so defaults belong into the schema. Empty
 // data leaves everything as it is: a plugin without configuration.
 //
-// Values convert as MessagePack allows; a fraction for a whole number is an error that names the
-// value. Fractions such as 0.1 arrive as text and need a field of type any or string.
+// Values convert as MessagePack allows; the error names every key whose value does not, for example a
+// fraction for a whole number. Fractions such as 0.1 arrive as text and need a field of type any or
+// string.
 func DecodeConfig(data []byte, into any) (err error) {
 	if len(data) == 0 {
 		return nil
@@ -32,13 +33,17 @@ func DecodeConfig(data []byte, into any) (err error) {
 	}()
 	rest := bytes.NewReader(data)
 	decoder := codec.NewDecoder(rest, configHandle())
-	if err := decoder.Decode(into); err != nil {
-		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-			return errors.New("decode configuration: MessagePack ends early")
-		}
-		return fmt.Errorf("decode configuration: %s", strings.TrimPrefix(err.Error(), "msgpack decode error "))
+	err = decoder.Decode(into)
+	if err == nil {
+		return nil
 	}
-	return nil
+	if faults := misfits(data, into); faults != nil {
+		return fmt.Errorf("decode configuration: %w", faults)
+	}
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		return errors.New("decode configuration: MessagePack ends early")
+	}
+	return fmt.Errorf("decode configuration: %s", strings.TrimPrefix(err.Error(), "msgpack decode error "))
 }
 
 // configHandle decodes as the agent encodes: text is string also inside any, maps have string keys,
