@@ -92,7 +92,15 @@ func (s *supervisor) Wait(ctx context.Context) (control.Exit, error) {
 }
 
 // Signal reaches every program on the desktop but the X server.
-func (s *supervisor) signalPrograms(ctx context.Context, signal int) error {
-	_, _, err := s.link.call(ctx, dialhome.OpSignal, dialhome.Signal{Signal: signal}, 0)
-	return err
+func (s *supervisor) Signal(ctx context.Context, _ controlserver.Caller, req control.SignalRequest) error {
+	if req.Signal < 1 || req.Signal > 64 {
+		return &control.Error{Kind: control.BadRequest, Message: fmt.Sprintf("There is no signal %d.", req.Signal)}
+	}
+	bounded, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	_, _, err := s.link.call(bounded, dialhome.OpSignal, dialhome.Signal{Signal: req.Signal}, 0)
+	if err != nil {
+		return execRefusal(err)
+	}
+	return nil
 }

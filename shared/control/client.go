@@ -90,6 +90,15 @@ func (c *Client) Stop(ctx context.Context, req StopRequest) error {
 	return resp.Body.Close()
 }
 
+// Signal signals the programs on the desktop.
+func (c *Client) Signal(ctx context.Context, req SignalRequest) error {
+	resp, err := c.call(ctx, CallSignal, nil, req)
+	if err != nil {
+		return err
+	}
+	return resp.Body.Close()
+}
+
 // Screenshot takes a picture.
 func (c *Client) Screenshot(ctx context.Context, req ScreenshotRequest) (Screenshot, error) {
 	resp, err := c.call(ctx, CallScreenshot, req.Query(), nil)

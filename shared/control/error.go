@@ -25,6 +25,7 @@ const (
 	Refused         Kind = "refused"           // a rule or a policy says no
 	BadRequest      Kind = "bad_request"       // the call is not well formed or does not exist
 	Forbidden       Kind = "forbidden"         // this door may not make this call
+	NotFound        Kind = "not_found"         // the program to run does not exist in the screen
 	Busy            Kind = "busy"              // a limit is reached; try again
 	Internal        Kind = "internal"          // the supervisor's own fault
 )
@@ -40,6 +41,7 @@ var httpStatus = map[Kind]int{
 	Refused:         http.StatusUnprocessableEntity,
 	BadRequest:      http.StatusBadRequest,
 	Forbidden:       http.StatusForbidden,
+	NotFound:        http.StatusNotFound,
 	Busy:            http.StatusTooManyRequests,
 	Internal:        http.StatusInternalServerError,
 }

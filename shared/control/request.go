@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/botscreen/botscreen/shared/lease"
 	"github.com/botscreen/botscreen/shared/screen"
@@ -113,6 +114,16 @@ func parseRect(text string) (image.Rectangle, bool) {
 // has control.
 type StopRequest struct {
 	Force bool `json:"force,omitempty"`
+	// Signal is the number of the first signal; 0 is TERM.
+	Signal int `json:"signal,omitempty"`
+	// Grace is what lies between the first signal and KILL; 0 is the default, 5 s,
+	// and a negative one kills at once.
+	Grace time.Duration `json:"grace_ns,omitempty"`
+}
+
+// SignalRequest signals every program on the desktop but the X server.
+type SignalRequest struct {
+	Signal int `json:"signal"` // its number on Linux, see signal(7)
 }
 
 // ExecRequest starts a program inside the session.

@@ -37,6 +37,7 @@ const (
 	CallReadClipboard Call = "read clipboard"
 	CallSetClipboard  Call = "set clipboard"
 	CallStop          Call = "stop"
+	CallSignal        Call = "signal"
 	CallSleep         Call = "sleep"
 	CallWake          Call = "wake"
 	CallWait          Call = "wait"
@@ -86,6 +87,7 @@ var Routes = []Route{
 	{CallReadClipboard, http.MethodGet, "/v1/clipboard", agents, false},
 	{CallSetClipboard, http.MethodPut, "/v1/clipboard", agents, false},
 	{CallStop, http.MethodPost, "/v1/stop", operators, false},
+	{CallSignal, http.MethodPost, "/v1/signal", operators, false},
 	{CallSleep, http.MethodPost, "/v1/sleep", operators, false},
 	{CallWake, http.MethodPost, "/v1/wake", operators, false},
 	{CallWait, http.MethodGet, "/v1/wait", operators, false},

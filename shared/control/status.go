@@ -115,6 +115,8 @@ type Exit struct {
 	Code   int              `json:"code"`
 	Signal int              `json:"signal,omitempty"`
 	OOM    bool             `json:"oom,omitempty"`
+	Cause  string           `json:"cause,omitempty"` // the session's word for why a start failed
+	Lost   bool             `json:"lost,omitempty"`  // the status is not known: the session was not stopped
 	Reason screen.Untrusted `json:"reason,omitzero"` // with the last lines where it died
 }
 

@@ -54,6 +54,11 @@ type Stopper interface {
 	Stop(ctx context.Context, caller Caller, req control.StopRequest) error
 }
 
+// Signaller serves POST signal.
+type Signaller interface {
+	Signal(ctx context.Context, caller Caller, req control.SignalRequest) error
+}
+
 // Waiter serves GET wait: it returns when the screen has ended.
 type Waiter interface {
 	Wait(ctx context.Context) (control.Exit, error)

@@ -146,6 +146,16 @@ func stop(b Stopper) handler {
 	}
 }
 
+func signal(b Signaller) handler {
+	return func(w http.ResponseWriter, r *http.Request, caller Caller) (any, error) {
+		var req control.SignalRequest
+		if err := decode(w, r, &req); err != nil {
+			return nil, err
+		}
+		return struct{}{}, b.Signal(r.Context(), caller, req)
+	}
+}
+
 func (s *Server) wait(b Waiter) handler {
 	return func(_ http.ResponseWriter, r *http.Request, _ Caller) (any, error) {
 		leave, err := s.limits.waits.enter(r.Context())

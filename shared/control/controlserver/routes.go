@@ -79,6 +79,9 @@ func (s *Server) handlers() map[control.Call]handler {
 	if b, ok := s.backend.(Stopper); ok {
 		calls[control.CallStop] = stop(b)
 	}
+	if b, ok := s.backend.(Signaller); ok {
+		calls[control.CallSignal] = signal(b)
+	}
 	if b, ok := s.backend.(Waiter); ok {
 		calls[control.CallWait] = s.wait(b)
 	}

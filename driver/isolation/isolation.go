@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: MPL-2.0
+
+// Package isolation is the boundary a session runs behind: what the driver asks of it
+// and gets from it, whichever one it is. The implementations are its sub-packages.
+package isolation
+
+import (
+	"context"
+	"os"
+
+	"github.com/botscreen/botscreen/driver/cgroup"
+	"github.com/botscreen/botscreen/driver/process"
+	"github.com/botscreen/botscreen/shared/screen"
+)
+
+// Account is the numeric identity a session runs as. It is resolved once, by the
+// driver; no name from an image is ever used (X29, X30).
+type Account struct {
+	UID    uint32   `json:"uid"`
+	GID    uint32   `json:"gid"`
+	Groups []uint32 `json:"groups,omitempty"`
+	// Name is what the account is called inside, where a name is needed.
+	Name string `json:"name"`
+	// Inherited says that the driver has no privilege to change identity: the session
+	// runs as the driver itself.
+	Inherited bool `json:"inherited,omitempty"`
+}
+
+// Order is what one session needs from its boundary.
+type Order struct {
+	ID       screen.ID
+	Instance string // random; names this run of the screen in labels and cgroups
+	Binary   string // our static binary, root-owned
+	Account  Account
+	DialDir  string   // holds the supervisor's socket and nothing else
+	XDir     string   // the account's, this run's: Xauthority, sockets
+	Home     string   // the account's, the profile's
+	Hidden   []string // directories of the node the session must not see into (X21)
+	Scratch  string   // a root-only directory of this run, for files the boundary needs
+	Log      *os.File // the session's stdout: what the desktop says; stays the caller's
+	ErrorLog *os.File // the session's stderr; stays the caller's
+	Limits   cgroup.Limits
+	// JoinCgroups are groups Nomad made for the task, in hierarchies we do not use.
+	JoinCgroups []string
+	// NetworkNamespace is the path of the alloc's network namespace, empty for the node's.
+	NetworkNamespace string
+}
+
+// Sandbox is a session that runs behind a boundary.
+type Sandbox interface {
+	// Session is the session's process as this node sees it.
+	Session() process.Identity
+	// Done is closed when the session process has ended.
+	Done() <-chan struct{}
+	// Status is the session's exit status after Done; ok is false where this process
+	// is not the parent and the kernel told somebody else.
+	Status() (status Status, ok bool)
+	// Kill ends everything behind the boundary and returns when nothing is left.
+	Kill(ctx context.Context) error
+	// Remove takes away what the boundary made, after Kill.
+	Remove(ctx context.Context) error
+	// Usage is what the screen uses now.
+	Usage(ctx context.Context) (Usage, error)
+	// OOMKilled reports whether the kernel killed something of it for memory.
+	OOMKilled() bool
+	// Record is what Adopt needs to find it again.
+	Record() Record
+}
+
+// Status is how a session process ended.
+type Status struct {
+	Code   int
+	Signal int
+}
+
+// Usage is a sample of a screen's use of the node.
+type Usage struct {
+	cgroup.Stats
+	PIDs []int
+}
+
+// Record names a sandbox durably. It is written before anything is launched where the
+// fields are known by then, and lies in a file only root can write.
+type Record struct {
+	Isolation screen.Isolation `json:"isolation"`
+	Instance  string           `json:"instance"`
+	Session   process.Identity `json:"session"`
+	Cgroup    string           `json:"cgroup,omitempty"`
+	Scratch   string           `json:"scratch"`
+}
+
+// Boundary launches and finds sandboxes of one kind.
+type Boundary interface {
+	Kind() screen.Isolation
+	// Launch starts a session that will dial home. On an error nothing is left.
+	Launch(ctx context.Context, order Order) (Sandbox, error)
+	// Adopt takes over a sandbox another driver process launched. A session that has
+	// ended is adopted as well, so that what is left can be killed and removed.
+	Adopt(ctx context.Context, record Record) (Sandbox, error)
+}

@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package task
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"time"
+
+	"github.com/botscreen/botscreen/driver/isolation"
+	"github.com/botscreen/botscreen/driver/process"
+)
+
+// State is what Nomad keeps for the driver, opaque to it: enough to recognise the run.
+// The newest facts are in the run's record, which lies with root alone.
+func (t *Task) State() ([]byte, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return json.Marshal(t.record)
+}
+
+// Recover takes over the run that state describes, by the run's record and its
+// instance, never by a pid alone. A run that has ended is recovered as ended, with the
+// result it had. On an error nothing of the run is left.
+func (m *Manager) Recover(ctx context.Context, id ID, state []byte) error {
+	if _, err := m.Get(id); err == nil {
+		return nil
+	}
+	var r runRecord
+	if err := decodeRecord(state, &r); err != nil {
+		return fmt.Errorf("recover task: %w", err)
+	}
+	if r.TaskID != id {
+		return fmt.Errorf("recover task: its state is of task %q", r.TaskID)
+	}
+	if err := m.prepare(); err != nil {
+		return fmt.Errorf("recover task: %w", err)
+	}
+	var current runRecord
+	err := m.runs.load(r.id().Hash(), &current)
+	if errors.Is(err, fs.ErrNotExist) || err == nil && current.Instance != r.Instance {
+		m.finished(r, m.resultOf(r))
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("recover task: %w", err)
+	}
+	return m.adopt(ctx, current)
+}
+
+// resultOf is how a run ended that has no record any more.
+func (m *Manager) resultOf(r runRecord) Exit {
+	var ended endRecord
+	if err := m.results.load(r.Instance, &ended); err == nil {
+		return ended.Exit
+	}
+	return Exit{Code: -1, Err: "the screen was lost while no driver was watching it", At: time.Now().UTC()}
+}
+
+// adopt takes over a run whose record there is.
+func (m *Manager) adopt(ctx context.Context, r runRecord) error {
+	boundary, ok := m.boundaries[r.Isolation]
+	if !ok {
+		return fmt.Errorf("recover task: this driver has no %s isolation", r.Isolation)
+	}
+	if err := m.reserve(r.TaskID, r.id().Hash()); err != nil {
+		return fmt.Errorf("recover task: %w", err)
+	}
+	sandbox, err := boundary.Adopt(ctx, r.Sandbox)
+	if err != nil {
+		m.release(r.TaskID, r.id().Hash())
+		return fmt.Errorf("recover task: %w", err)
+	}
+	sup, err := adoptSupervisor(r.Supervisor)
+	if errors.Is(err, process.ErrGone) {
+		// Also for a session that has ended: its supervisor's successor knows how.
+		sup, err = m.launchSupervisor(&r, m.settings.places(r.id()), nil)
+		if err == nil {
+			r.Supervisor = sup.identity
+			err = m.runs.save(r.id().Hash(), r)
+		}
+	}
+	if err != nil {
+		m.log.Error("the screen goes on without a supervisor for now", "profile", r.Profile, "error", err)
+	}
+	m.follow(r, sandbox, sup, uint64(time.Now().UnixMicro()))
+	return nil
+}
+
+// clearLeftovers ends what an earlier run of this screen left: after a driver that died
+// in the middle of a start, or an agent that lost a task. A run that another task owns
+// and that lives is not touched: the profile is in use.
+func (s *start) clearLeftovers(ctx context.Context) error {
+	hash := s.request.screenID().Hash()
+	var old runRecord
+	err := s.m.runs.load(hash, &old)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("clear leftovers: %w", err)
+	}
+	ours := old.AllocID == s.request.AllocID && old.TaskName == s.request.TaskName
+	if !ours && old.Ready && old.Sandbox.Session.Alive() {
+		return &ProfileBusyError{Task: old.TaskID, Alloc: old.AllocID}
+	}
+	s.m.log.Warn("removing what an earlier run of the screen left", "profile", old.Profile, "task", old.TaskID)
+	return s.m.removeRun(ctx, old)
+}
+
+// removeRun ends and removes a run that nobody manages.
+func (m *Manager) removeRun(ctx context.Context, r runRecord) error {
+	if boundary, ok := m.boundaries[r.Isolation]; ok && r.Sandbox != (isolation.Record{}) {
+		sandbox, err := boundary.Adopt(ctx, r.Sandbox)
+		if err != nil {
+			return fmt.Errorf("clear leftovers: %w", err)
+		}
+		if err := endSandbox(sandbox); err != nil {
+			return fmt.Errorf("clear leftovers: %w", err)
+		}
+	}
+	if sup, err := adoptSupervisor(r.Supervisor); err == nil {
+		sup.end()
+	}
+	if err := m.settings.places(r.id()).removeRun(); err != nil {
+		return fmt.Errorf("clear leftovers: %w", err)
+	}
+	return m.runs.remove(r.id().Hash())
+}

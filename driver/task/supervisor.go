@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package task
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/botscreen/botscreen/driver/process"
+	"github.com/botscreen/botscreen/driver/session/dialhome"
+	"github.com/botscreen/botscreen/shared/screen"
+)
+
+// supervisorConfig is what `nomad-driver-botscreen supervise` reads from descriptor 3.
+// It stands here and in driver/supervise on purpose: this package executes the
+// supervisor and must not import it, or a screen could not outlive the driver. A test
+// of the driver holds the two forms together.
+type supervisorConfig struct {
+	Namespace   string            `json:"namespace"`
+	Profile     screen.Profile    `json:"profile"`
+	Isolation   screen.Isolation  `json:"isolation"`
+	Instance    string            `json:"instance"`
+	ImageDigest string            `json:"image_digest,omitempty"`
+	Session     process.Identity  `json:"session"`
+	Geometry    screen.Geometry   `json:"geometry"`
+	Exec        screen.ExecPolicy `json:"exec"`
+	Warnings    []string          `json:"warnings,omitempty"`
+	SharedPIDs  bool              `json:"shared_pids"`
+	Plan        *dialhome.Plan    `json:"plan,omitempty"`
+}
+
+// supervisor is a running supervisor process.
+type supervisor struct {
+	identity process.Identity
+	handle   *process.Handle
+}
+
+// launchSupervisor starts a supervisor for the run: under its own uid, with its
+// directory and sockets as descriptors, and nothing of the driver's environment. With a
+// plan it starts the desktop, without it adopts the session.
+func (m *Manager) launchSupervisor(r *runRecord, p places, plan *dialhome.Plan) (*supervisor, error) {
+	files, err := m.supervisorFiles(r, p, plan)
+	defer closeAll(files)
+	if err != nil {
+		return nil, fmt.Errorf("launch supervisor: %w", err)
+	}
+	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
+	if err != nil {
+		return nil, fmt.Errorf("launch supervisor: %w", err)
+	}
+	defer null.Close()
+	cmd := exec.Command(m.binary, "supervise")
+	cmd.Env = []string{"PATH=/usr/bin:/bin"}
+	cmd.Dir = "/"
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = null, null, null
+	cmd.ExtraFiles = files
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if privileged() {
+		cmd.SysProcAttr.Credential = &syscall.Credential{Uid: r.SupervisorUID, Gid: r.SupervisorUID, Groups: nil}
+	}
+	if err := cmd.Start(); err != nil {
+		return nil, fmt.Errorf("launch supervisor: %w", err)
+	}
+	id, err := process.Observe(cmd.Process.Pid)
+	if err == nil {
+		var handle *process.Handle
+		if handle, err = process.Open(id); err == nil {
+			go func() { _ = cmd.Wait() }() // reap; its end is seen through the handle
+			return &supervisor{identity: id, handle: handle}, nil
+		}
+	}
+	_ = cmd.Process.Kill()
+	_ = cmd.Wait()
+	return nil, fmt.Errorf("launch supervisor: %w", err)
+}
+
+// supervisorFiles are the descriptors a supervisor inherits, in their order. What is
+// returned with an error is to be closed too.
+func (m *Manager) supervisorFiles(r *runRecord, p places, plan *dialhome.Plan) ([]*os.File, error) {
+	config, err := memfd("supervisor", supervisorConfig{
+		Namespace: r.Namespace, Profile: r.Profile, Isolation: r.Isolation, Instance: r.Instance,
+		Session: r.Sandbox.Session, Geometry: r.Geometry, Exec: r.Exec, Warnings: r.Warnings,
+		SharedPIDs: r.Isolation == screen.Host, Plan: plan,
+	})
+	if err != nil {
+		return nil, err
+	}
+	files := []*os.File{config}
+	for _, open := range []func() (*os.File, error){
+		func() (*os.File, error) { return openDir(p.control) },
+		p.listenOperator,
+		p.listenDial,
+	} {
+		f, err := open()
+		if err != nil {
+			return files, err
+		}
+		files = append(files, f)
+	}
+	return files, nil
+}
+
+// openDir opens a leaf directory itself, never what a link at its name points to.
+func openDir(path string) (*os.File, error) {
+	fd, err := unix.Open(path, unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC|unix.O_RDONLY, 0)
+	if err != nil {
+		return nil, fmt.Errorf("open %s: %w", path, err)
+	}
+	return os.NewFile(uintptr(fd), path), nil
+}
+
+// memfd holds v as JSON in memory only: it may carry the job's environment.
+func memfd(name string, v any) (*os.File, error) {
+	text, err := json.Marshal(v)
+	if err != nil {
+		return nil, errors.New("encode " + name) // the cause could repeat a value
+	}
+	fd, err := unix.MemfdCreate(name, unix.MFD_CLOEXEC)
+	if err != nil {
+		return nil, fmt.Errorf("memfd %s: %w", name, err)
+	}
+	f := os.NewFile(uintptr(fd), name)
+	if _, err := f.Write(text); err != nil {
+		_ = f.Close()
+		return nil, fmt.Errorf("memfd %s: %w", name, err)
+	}
+	return f, nil
+}
+
+func closeAll(files []*os.File) {
+	for _, f := range files {
+		_ = f.Close()
+	}
+}
+
+// adoptSupervisor takes hold of one another driver process launched.
+func adoptSupervisor(id process.Identity) (*supervisor, error) {
+	handle, err := process.Open(id)
+	if err != nil {
+		return nil, err
+	}
+	return &supervisor{identity: id, handle: handle}, nil
+}
+
+// end asks the supervisor to go, and makes it. It has nothing left to lose: the lease
+// and the record are on disk.
+func (s *supervisor) end() {
+	if s == nil {
+		return
+	}
+	_ = s.handle.Signal(unix.SIGTERM)
+	select {
+	case <-s.handle.Done():
+	case <-afterGrace():
+		_ = s.handle.Signal(unix.SIGKILL)
+		<-s.handle.Done()
+	}
+	_ = s.handle.Close()
+}

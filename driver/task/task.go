@@ -1,0 +1,291 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package task
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/botscreen/botscreen/driver/isolation"
+	"github.com/botscreen/botscreen/shared/control"
+	"github.com/botscreen/botscreen/shared/screen"
+)
+
+// Exit is how a task ended, in Nomad's terms.
+type Exit struct {
+	Code   int       `json:"code"`
+	Signal int       `json:"signal,omitempty"`
+	OOM    bool      `json:"oom,omitempty"`
+	Err    string    `json:"err,omitempty"` // why, where it was not asked for
+	At     time.Time `json:"at"`
+}
+
+// Task is one run of a screen that this process manages. A recovered task is no
+// different from one it started.
+type Task struct {
+	m       *Manager
+	places  places
+	sandbox isolation.Sandbox // nil when the task had ended before it was recovered
+	client  *control.Client
+	done    chan struct{} // closed when nothing of the run is left and exit is final
+
+	// ending is closed once a stop or a kill was asked for, which makes the end no loss.
+	mu     sync.Mutex // guards all below
+	record runRecord
+	sup    *supervisor
+	forced bool // SIGKILL was our own
+	exit   Exit
+}
+
+// follow puts a launched run under management.
+func (m *Manager) follow(r runRecord, sandbox isolation.Sandbox, sup *supervisor, seen uint64) *Task {
+	t := &Task{
+		m: m, places: m.settings.places(r.id()), sandbox: sandbox, record: r, sup: sup,
+		done: make(chan struct{}),
+	}
+	t.client = control.NewClient(control.Unix(t.places.op))
+	m.add(t)
+	ctx, cancel := context.WithCancel(context.Background())
+	go t.followEvents(ctx, seen)
+	go func() {
+		defer cancel()
+		t.supervise()
+		t.finish()
+	}()
+	return t
+}
+
+// finished is a task of which nothing runs any more.
+func (m *Manager) finished(r runRecord, exit Exit) *Task {
+	t := &Task{m: m, places: m.settings.places(r.id()), record: r, exit: exit, done: make(chan struct{})}
+	close(t.done)
+	m.add(t)
+	return t
+}
+
+func (t *Task) over() bool {
+	select {
+	case <-t.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// Done is closed when the task has ended.
+func (t *Task) Done() <-chan struct{} { return t.done }
+
+// Exit is how the task ended; it is final after Done.
+func (t *Task) Exit() Exit {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.exit
+}
+
+// View is what can be said of a task.
+type View struct {
+	ID                ID
+	Name              string
+	Started           time.Time
+	Isolation         screen.Isolation
+	Profile           screen.Profile
+	Display           int
+	SessionPID        int
+	SupervisorPID     int
+	OperatorSocket    string
+	Instance          string
+	Account           isolation.Account
+	Exec              screen.ExecPolicy
+	Running           bool
+	ControlDir        string
+	SupervisorAccount uint32
+}
+
+// View describes the task now.
+func (t *Task) View() View {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	r := t.record
+	return View{
+		ID: r.TaskID, Name: r.TaskName, Started: r.Started, Isolation: r.Isolation, Profile: r.Profile,
+		Display: r.Display, SessionPID: r.Sandbox.Session.PID, SupervisorPID: r.Supervisor.PID,
+		OperatorSocket: t.places.op, Instance: r.Instance, Account: r.Account, Exec: r.Exec, Running: !t.over(),
+		ControlDir: t.places.control, SupervisorAccount: r.SupervisorUID,
+	}
+}
+
+// followEvents turns the supervisor's events into task events, across supervisors.
+func (t *Task) followEvents(ctx context.Context, seen uint64) {
+	for ctx.Err() == nil {
+		for event, err := range t.client.Events(ctx, seen) {
+			if err != nil {
+				break
+			}
+			seen = event.Seq
+			t.announce(event)
+		}
+		select { // a supervisor that has just died is being replaced
+		case <-ctx.Done():
+		case <-time.After(200 * time.Millisecond):
+		}
+	}
+}
+
+// announce says what is news to an operator. How a screen ended is said once, by finish.
+func (t *Task) announce(e control.Event) {
+	if e.State == screen.Failed || e.State == screen.Stopped {
+		return
+	}
+	message := ""
+	switch e.Name {
+	case control.EventReady:
+		message = "Desktop adopted by a new supervisor"
+	case control.EventRestarted:
+		message = "Restarted a program of the desktop: " + e.Reason.String()
+	default:
+		return
+	}
+	t.mu.Lock()
+	r := t.record
+	t.mu.Unlock()
+	t.m.publish(&r, message, e)
+}
+
+// supervise replaces supervisors that die until the session has ended.
+func (t *Task) supervise() {
+	for failures := 0; ; {
+		t.mu.Lock()
+		sup := t.sup
+		t.mu.Unlock()
+		var gone <-chan struct{}
+		if sup != nil {
+			gone = sup.handle.Done()
+		}
+		began := time.Now()
+		select {
+		case <-t.sandbox.Done():
+			return
+		case <-gone:
+		}
+		if time.Since(began) > time.Minute {
+			failures = 0
+		}
+		failures++
+		t.replaceSupervisor(failures)
+	}
+}
+
+// replaceSupervisor starts another one; after repeated failures it waits longer, while
+// the desktop runs on.
+func (t *Task) replaceSupervisor(failures int) {
+	t.mu.Lock()
+	r := t.record
+	t.mu.Unlock()
+	t.m.log.Warn("the supervisor died; starting another one", "profile", r.Profile, "pid", r.Supervisor.PID)
+	wait := min(time.Duration(failures-1)*500*time.Millisecond, 30*time.Second)
+	select {
+	case <-time.After(wait):
+	case <-t.sandbox.Done():
+		return
+	}
+	sup, err := t.m.launchSupervisor(&r, t.places, nil)
+	if err != nil {
+		t.m.log.Error("cannot start another supervisor", "profile", r.Profile, "error", err)
+		sup = nil
+	}
+	t.mu.Lock()
+	if t.sup != nil {
+		_ = t.sup.handle.Close()
+	}
+	t.sup = sup
+	if sup != nil {
+		t.record.Supervisor = sup.identity
+	}
+	r = t.record
+	t.mu.Unlock()
+	if err := t.m.runs.save(r.id().Hash(), r); err != nil {
+		t.m.log.Error("cannot save the run's record", "profile", r.Profile, "error", err)
+	}
+}
+
+// finish removes everything of the run and makes the exit final.
+func (t *Task) finish() {
+	exit := t.collectExit()
+	t.mu.Lock()
+	r, sup := t.record, t.sup
+	t.sup = nil
+	t.mu.Unlock()
+	for _, step := range []struct {
+		what string
+		err  error
+	}{
+		{"end what is left of the screen", endSandbox(t.sandbox)},
+		{"end supervisor", endSupervisor(sup)},
+		{"remove run directory", t.places.removeRun()},
+		{"keep result", t.m.results.save(r.Instance, endRecord{V: recordVersion, AllocDir: r.AllocDir, Exit: exit})},
+		{"remove record", t.m.runs.remove(r.id().Hash())},
+	} {
+		if step.err != nil {
+			t.m.log.Error("clean-up of a screen", "step", step.what, "profile", r.Profile, "error", step.err)
+		}
+	}
+	t.mu.Lock()
+	t.exit = exit
+	t.mu.Unlock()
+	t.client.Close()
+	t.m.release(r.TaskID, r.id().Hash())
+	t.announceEnd(&r, exit)
+	close(t.done)
+}
+
+func (t *Task) announceEnd(r *runRecord, exit Exit) {
+	if exit.Code == 0 {
+		t.m.publish(r, "Desktop stopped", stateOnly(screen.Stopped, control.EventState, ""))
+		return
+	}
+	message := exit.Err
+	if message == "" {
+		message = fmt.Sprintf("the screen was killed by signal %d", exit.Signal)
+	}
+	t.m.publish(r, "Screen ended: "+message, stateOnly(screen.Failed, control.EventState, message))
+}
+
+func endSupervisor(sup *supervisor) error {
+	sup.end()
+	return nil
+}
+
+// endRecord keeps how a run ended, for an agent that asks again after its own restart.
+type endRecord struct {
+	V        int    `json:"v"`
+	AllocDir string `json:"alloc_dir"`
+	Exit     Exit   `json:"exit"`
+}
+
+// collectExit puts together what the kernel, the supervisor and this process know.
+func (t *Task) collectExit() Exit {
+	ctx, cancel := context.WithTimeout(context.Background(), exitLimit)
+	defer cancel()
+	told, err := t.client.Wait(ctx)
+	status, parent := t.sandbox.Status()
+	t.mu.Lock()
+	forced := t.forced
+	t.mu.Unlock()
+	exit := Exit{OOM: t.sandbox.OOMKilled(), At: time.Now().UTC()}
+	switch {
+	case forced:
+		exit.Code, exit.Signal = 137, 9
+	case err == nil && !told.Lost:
+		exit.Code, exit.Err = told.Code, told.Reason.String()
+	case parent:
+		exit.Code, exit.Signal, exit.Err = status.Code, status.Signal, describeStatus(status)
+	default:
+		exit.Code, exit.Err = -1, "the session process ended while no driver was watching it; its status is not known"
+	}
+	if exit.OOM && exit.Code != 0 {
+		exit.Err = "out of memory: the kernel killed a process of the screen. " + exit.Err
+	}
+	return exit
+}
