@@ -64,23 +64,19 @@ func (m *MessageReader) locate(err error) error {
 
 // fill reads more bytes, making room for the whole message that has begun.
 func (m *MessageReader) fill() error {
-	if m.err != nil {
-		return m.err
+	if m.err == nil {
+		m.makeRoom()
+		var n int
+		n, m.err = m.r.Read(m.buf[m.end:])
+		m.end += n
+		if n > 0 || m.err == nil {
+			return nil // what came before the error may be a whole message
+		}
 	}
-	m.makeRoom()
-	n, err := m.r.Read(m.buf[m.end:])
-	m.end += n
-	if err == nil {
-		return nil
+	if m.err == io.EOF && m.end > m.start {
+		return io.ErrUnexpectedEOF
 	}
-	if err == io.EOF && m.end > m.start {
-		err = io.ErrUnexpectedEOF
-	}
-	m.err = err
-	if n > 0 {
-		return nil // what came first may be a whole message
-	}
-	return err
+	return m.err
 }
 
 func (m *MessageReader) makeRoom() {
