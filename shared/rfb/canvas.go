@@ -13,18 +13,23 @@ import (
 // that repaints for ever is not drawing an answer.
 const maxPictures = 16
 
+// maxResizes bounds how often a desktop may change its size within one picture.
+const maxResizes = 8
+
 // canvas collects one picture of a wanted area and knows what is still missing.
 // Nothing is allocated before the first pixel comes.
 type canvas struct {
 	wanted image.Rectangle
 	whole  bool // wanted follows the desktop's size
 	img    *image.RGBA
+	pix    []byte // of an earlier size, to be used again
 	// covered has one bit per pixel of wanted, rows of whole words; nil means that
 	// all of it is missing, or, when done, nothing.
 	covered []uint64
 	missing int
 	row     []byte // for pixels that are not wanted
 	budget  int64  // pixels still accepted
+	resizes int
 }
 
 func newCanvas(wanted image.Rectangle, whole bool) *canvas {
@@ -34,24 +39,40 @@ func newCanvas(wanted image.Rectangle, whole bool) *canvas {
 }
 
 func (c *canvas) restart(wanted image.Rectangle) {
-	*c = canvas{wanted: wanted, whole: c.whole, missing: wanted.Dx() * wanted.Dy()}
+	c.wanted, c.missing, c.covered = wanted, wanted.Dx()*wanted.Dy(), nil
 	c.budget = maxPictures * int64(c.missing)
+	if c.img != nil {
+		c.pix, c.img = c.img.Pix, nil
+	}
 }
 
 func (c *canvas) done() bool { return c.missing == 0 }
 
-func (c *canvas) resized(size Size) {
+func (c *canvas) resized(size Size) error {
+	if c.resizes++; c.resizes > maxResizes {
+		return fmt.Errorf("%w: the desktop changed its size more than %d times", ErrIncomplete, maxResizes)
+	}
 	screen := image.Rect(0, 0, size.WidthPx, size.HeightPx)
 	if !c.whole {
 		screen = c.wanted.Intersect(screen)
 	}
 	c.restart(screen)
+	return nil
 }
 
+// image makes room for the pixels. What an earlier size left there is overwritten
+// before the picture is whole.
 func (c *canvas) image() *image.RGBA {
-	if c.img == nil {
+	if c.img != nil {
+		return c.img
+	}
+	stride := 4 * c.wanted.Dx()
+	if size := stride * c.wanted.Dy(); size <= cap(c.pix) {
+		c.img = &image.RGBA{Pix: c.pix[:size], Stride: stride, Rect: c.wanted}
+	} else {
 		c.img = image.NewRGBA(c.wanted)
 	}
+	c.pix = nil
 	return c.img
 }
 
@@ -231,4 +252,4 @@ func (void) raw(r io.Reader, area image.Rectangle) error {
 	return unexpected(err)
 }
 func (void) copied(image.Rectangle, image.Point) {}
-func (void) resized(Size)                        {}
+func (void) resized(Size) error                  { return nil }

@@ -357,6 +357,17 @@ func TestX31Endless(t *testing.T) {
 		t.Errorf("read %d bytes of the flood", at)
 	}
 	checkCheap(t, func() {
+		resizes := update(0xffff)
+		for i := range 10000 {
+			resizes = rectHead(resizes, 0, 0, 1024-i%2, 768, DesktopSize)
+			resizes = rawRect(resizes, 0, 0, 1, 1, blue)
+		}
+		s := newServerReader(bytes.NewReader(resizes), Size{640, 480}, MaxSize, []Encoding{DesktopSize})
+		if _, err := s.next(newCanvas(image.Rect(0, 0, 640, 480), true)); !errors.Is(err, ErrIncomplete) {
+			t.Errorf("10000 sizes in one update: %v", err)
+		}
+	})
+	checkCheap(t, func() {
 		pic := newCanvas(image.Rect(0, 0, 640, 480), true)
 		s := newServerReader(bytes.NewReader(rectHead(update(1), 0, 0, 7680, 4320, DesktopSize)), Size{640, 480}, MaxSize, []Encoding{DesktopSize})
 		if _, err := s.next(pic); err != nil || pic.wanted.Dx() != 7680 {

@@ -46,7 +46,7 @@ type pixels interface {
 	// raw reads the area's pixels, 4 bytes each, from r to their end.
 	raw(r io.Reader, area image.Rectangle) error
 	copied(area image.Rectangle, from image.Point)
-	resized(Size)
+	resized(Size) error
 }
 
 // serverReader reads a server's messages. It believes no length and no place: a
@@ -265,8 +265,7 @@ func (s *serverReader) resize(msg *ServerMessage, sink pixels, layout Layout) er
 	}
 	msg.Resized = &layout
 	s.size = layout.Size
-	sink.resized(layout.Size)
-	return nil
+	return sink.resized(layout.Size)
 }
 
 // extendedSize reads: count (8 bits), 3 bytes of padding, 16 bytes per screen. A
