@@ -2,7 +2,17 @@
 
 package desktop
 
-import "io"
+import (
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"github.com/botscreen/botscreen/shared/screen"
+)
 
 // Look names how much of the Xfce desktop is shown.
 type Look string
@@ -59,43 +69,79 @@ type Options struct {
 	Notify func(Event)
 }
 
-// EventKind names a step in the life of a desktop.
-type EventKind string
+// keyboardForm is the form of rule X42: XKB names only, since they reach xkbcomp.
+var keyboardForm = regexp.MustCompile(`^[a-z]{2,8}(\([a-z0-9_-]+\))?(,[a-z]{2,8}(\([a-z0-9_-]+\))?){0,3}$`)
 
-const (
-	EventXServerReady EventKind = "xserver_ready" // Xvnc answers X and RFB clients
-	EventWMReady      EventKind = "wm_ready"      // _NET_SUPPORTING_WM_CHECK is announced
-	EventPainted      EventKind = "painted"       // panel and desktop have drawn themselves
-	EventRestarted    EventKind = "restarted"     // a component that died was started again
-	EventGaveUp       EventKind = "gave_up"       // a component died too often and stays away
-	EventFence        EventKind = "fence"         // the self-test of the fence has an answer
-	EventExited       EventKind = "exited"        // Options.Command has ended
-)
+// maxSocketPath is the longest path a Unix socket can have, see unix(7).
+const maxSocketPath = 107
 
-// Event is one step in the life of a desktop.
-type Event struct {
-	Kind    EventKind
-	Program string // for restarted, gave_up, exited
-	Detail  string // for people; never holds secrets
-	PID     int    // for exited, restarted
-	Status  int    // for exited: the exit code, or 128 + signal
+func (o Options) withDefaults() Options {
+	if o.Depth == 0 {
+		o.Depth = 24
+	}
+	if o.DPI == 0 {
+		o.DPI = 96
+	}
+	if o.KeyboardLayout == "" {
+		o.KeyboardLayout = "us"
+	}
+	if o.Look == "" {
+		o.Look = LookLean
+	}
+	if o.ConfigHome == "" {
+		o.ConfigHome = filepath.Join(o.Home, ".config")
+	}
+	if o.Executable == "" {
+		o.Executable = "/proc/self/exe"
+	}
+	return o
 }
 
-// Window is one top-level window as the window manager lists it.
-type Window struct {
-	ID                uint32
-	PID               int    // as the window claims; 0 if it does not
-	Title, Class      string // untrusted text of whoever owns the window
-	Desktop           int
-	X, Y              int
-	WidthPx, HeightPx int
-	Type              string // "normal", "dock", "desktop", "dialog", …
-	Active, Minimized bool
+// validate reports every fault at once. It expects withDefaults.
+func (o Options) validate() error {
+	var faults screen.Faults
+	if o.Display < 0 || o.Display > 59535 { // 6000 + display is a port number in X's own terms
+		faults.Add("display", strconv.Itoa(o.Display), "must be from 0 to 59535")
+	}
+	if o.WidthPx < screen.MinWidthPx || o.WidthPx > screen.MaxWidthPx ||
+		o.HeightPx < screen.MinHeightPx || o.HeightPx > screen.MaxHeightPx {
+		faults.Add("geometry", fmt.Sprintf("%dx%d", o.WidthPx, o.HeightPx), fmt.Sprintf("must be from %dx%d to %dx%d",
+			screen.MinWidthPx, screen.MinHeightPx, screen.MaxWidthPx, screen.MaxHeightPx))
+	}
+	if o.Depth != 16 && o.Depth != 24 {
+		faults.Add("depth", strconv.Itoa(o.Depth), "must be 16 or 24")
+	}
+	if o.DPI < 48 || o.DPI > 480 {
+		faults.Add("dpi", strconv.Itoa(o.DPI), "must be from 48 to 480")
+	}
+	if !keyboardForm.MatchString(o.KeyboardLayout) {
+		faults.Add("keyboard_layout", o.KeyboardLayout, `must be up to four XKB layouts such as "us" or "de(nodeadkeys),fr"`)
+	}
+	if o.Look != LookLean && o.Look != LookFull {
+		faults.Add("look", string(o.Look), "must be lean or full")
+	}
+	for _, dir := range []struct{ field, path string }{
+		{"home", o.Home}, {"config_home", o.ConfigHome}, {"runtime_dir", o.RuntimeDir}, {"x_dir", o.XDir},
+	} {
+		if !filepath.IsAbs(dir.path) || strings.ContainsAny(dir.path, "\x00\n") {
+			faults.Add(dir.field, dir.path, "must be an absolute path in one line")
+		}
+	}
+	for _, socket := range []string{o.rfbSocket(), o.busSocket()} {
+		if len(socket) > maxSocketPath {
+			faults.Add("x_dir", o.XDir, fmt.Sprintf("is too long: the socket %s would have %d bytes, at most %d",
+				filepath.Base(socket), len(socket), maxSocketPath))
+		}
+	}
+	if os.Geteuid() == 0 {
+		faults.Add("user", "0", "a desktop never runs as root")
+	}
+	return faults.Err()
 }
 
-// Fence is what the self-test found: whether a program on the desktop can
-// reach the X server or the session round the lease.
-type Fence struct {
-	Enforced bool
-	Reason   string // why it is only advisory; empty when enforced
+func (o Options) rfbSocket() string  { return filepath.Join(o.XDir, "rfb.sock") }
+func (o Options) busSocket() string  { return filepath.Join(o.XDir, "bus") }
+func (o Options) xauthority() string { return filepath.Join(o.XDir, "Xauthority") }
+func (o Options) wallpaper() string {
+	return filepath.Join(o.Home, ".local/share/botscreen/wallpaper.png")
 }

@@ -1,0 +1,270 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package desktop
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"time"
+)
+
+// Start brings a desktop up and returns when it is ready: Xvnc greets RFB
+// clients, a window manager announced itself, panel and background are painted.
+// ctx bounds the start only.
+//
+// On an error nothing is left: every process below this one has been ended and
+// the files are removed. Errors to branch on are *DisplayTakenError (try the
+// next number), *MissingError, *HeldError, *DiedError and *NotReadyError.
+//
+// The caller has called PrepareProcess and runs r. A desktop takes every
+// process below the caller for its own: stopping it ends them all.
+func Start(ctx context.Context, o Options, r *Reaper) (*Desktop, error) {
+	plan, err := NewPlan(o, finder(o.Env))
+	if err != nil {
+		return nil, err
+	}
+	for _, p := range []Program{plan.XServer, plan.Bus} {
+		if err := outOfReach(p); err != nil {
+			return nil, err
+		}
+	}
+	d := newDesktop(plan, r)
+	if err := d.bringUp(ctx); err != nil {
+		d.finish(err, 0)
+		return nil, err
+	}
+	go d.supervise()
+	return d, nil
+}
+
+// bringUp runs the steps of a start. What it leaves behind on an error, the
+// caller ends.
+func (d *Desktop) bringUp(ctx context.Context) error {
+	o := d.plan.Options
+	if err := ensureDirs(o); err != nil {
+		return err
+	}
+	var err error
+	if d.place, err = holdPlace(o); err != nil {
+		return err
+	}
+	if err := errors.Join(d.place.clear(), d.place.authorize(d.Display(), d.cookie)); err != nil {
+		return err
+	}
+	// ctx ends with the first program that dies, and with its reason.
+	ctx, fail := context.WithCancelCause(ctx)
+	defer fail(nil)
+	if err := d.startBase(ctx, fail); err != nil {
+		return d.explain(ctx, err, []string{nameXServer + " did not accept clients"})
+	}
+	d.emit(Event{Kind: EventXServerReady})
+	if err := d.startComponents(fail); err != nil {
+		return err
+	}
+	if err := d.awaitReady(ctx); err != nil {
+		return err
+	}
+	d.emit(Event{Kind: EventPainted})
+	return d.place.publish(o, d.plan.Components[0].Env)
+}
+
+// startBase starts Xvnc and, beside it, what needs no display.
+func (d *Desktop) startBase(ctx context.Context, fail context.CancelCauseFunc) error {
+	settled := make(chan error, 1)
+	go func() { settled <- d.startSettings(ctx, fail) }()
+	err := d.startServer(ctx, fail)
+	if err != nil {
+		fail(err) // ends the wait of the other branch
+	}
+	return errors.Join(err, <-settled)
+}
+
+func (d *Desktop) startServer(ctx context.Context, fail context.CancelCauseFunc) error {
+	x, err := d.launchServer(ctx, d.plan.XServer)
+	if x == nil {
+		return err
+	}
+	d.x = x
+	d.addCore(x.child)
+	if err != nil {
+		return asTaken(err, d.plan.Options.Display)
+	}
+	go d.failWith(x.child, fail)
+	d.door, err = closeDoorBehind(d.plan.Options.rfbSocket(), x.pid)
+	return err
+}
+
+// startSettings writes the settings and starts the bus and, on it, xfconfd. Both
+// run before the RFB socket's path is gone and so get nothing but files of the
+// system and the clean environment.
+func (d *Desktop) startSettings(ctx context.Context, fail context.CancelCauseFunc) error {
+	o := d.plan.Options
+	drawn := make(chan error, 1)
+	go func() { drawn <- ensureWallpaper(o.wallpaper(), o.WidthPx, o.HeightPx) }()
+	bus, err := d.startBus(ctx)
+	if bus != nil {
+		d.addCore(bus)
+	}
+	if err != nil {
+		return err
+	}
+	go d.failWith(bus, fail)
+	if err := plant(o.ConfigHome, d.plan.Files); err != nil {
+		return err
+	}
+	if d.plan.Xfconf != nil {
+		xfconf, err := d.launcher.start(*d.plan.Xfconf)
+		if err != nil {
+			return err
+		}
+		d.addCore(xfconf) // the bus starts another one should it die
+	}
+	return <-drawn
+}
+
+// startBus starts the bus and waits until it listens.
+func (d *Desktop) startBus(ctx context.Context) (*child, error) {
+	ready, signalReady, err := os.Pipe()
+	if err != nil {
+		return nil, fmt.Errorf("start %s: %w", nameBus, err)
+	}
+	defer ready.Close()
+	bus, err := d.launcher.start(d.plan.Bus, signalReady)
+	_ = signalReady.Close()
+	if err != nil {
+		return nil, err
+	}
+	stop := context.AfterFunc(ctx, func() { _ = ready.SetReadDeadline(time.Unix(1, 0)) })
+	defer stop()
+	if _, err := bufio.NewReader(ready).ReadString('\n'); err == nil {
+		return bus, nil
+	}
+	select {
+	case <-bus.exited:
+		return bus, bus.died(d.logs)
+	case <-ctx.Done():
+		return bus, context.Cause(ctx)
+	}
+}
+
+// startComponents starts the Xfce components all at once; on their own they
+// wait for what they need of each other.
+func (d *Desktop) startComponents(fail context.CancelCauseFunc) error {
+	for _, p := range d.plan.Components {
+		c, err := d.launcher.start(p)
+		if err != nil {
+			return err
+		}
+		d.keep(p, c)
+		if p.Name != nameSettings { // the desktop comes up without it, too
+			go d.failWith(c, fail)
+		}
+	}
+	return nil
+}
+
+// failWith ends the start when c dies during it. Without an X server everybody
+// dies: then it is the one to blame.
+func (d *Desktop) failWith(c *child, fail context.CancelCauseFunc) {
+	<-c.exited
+	select {
+	case <-d.stopping:
+		return
+	default:
+	}
+	if c.name != nameXServer && d.x != nil {
+		const blame = 100 * time.Millisecond
+		select {
+		case <-d.x.exited:
+			c = d.x.child
+		case <-time.After(blame):
+		}
+	}
+	fail(c.died(d.logs))
+}
+
+// awaitReady waits for rule S6 and says what is missing when ctx ends first.
+func (d *Desktop) awaitReady(ctx context.Context) error {
+	greeted := make(chan error, 1)
+	go func() { greeted <- d.door.greet(ctx) }()
+	var missing []string
+	err := d.watch(ctx, &missing)
+	if err == nil {
+		missing = []string{nameXServer + " did not greet an RFB client"}
+		err = <-greeted
+	}
+	return d.explain(ctx, err, missing)
+}
+
+func (d *Desktop) watch(ctx context.Context, missing *[]string) error {
+	view, err := dialX(ctx, d.Display(), d.cookie, d.x.pid)
+	if err != nil {
+		return err
+	}
+	d.view = view
+	w, err := newWatcher(view, d.step)
+	if err != nil {
+		return err
+	}
+	defer func() { *missing = w.missing() }()
+	return w.run(ctx)
+}
+
+func (d *Desktop) step(what string) {
+	if what == "wm" {
+		d.emit(Event{Kind: EventWMReady})
+	}
+}
+
+// explain turns the error of a step into that of the start: the death of a
+// program where one died, the missing steps where time ran out.
+func (d *Desktop) explain(ctx context.Context, err error, missing []string) error {
+	if err == nil {
+		return nil
+	}
+	cause := context.Cause(ctx)
+	var died *DiedError
+	switch {
+	case errors.As(err, new(*DisplayTakenError)), errors.As(err, &died):
+		return firstOf(err)
+	case errors.As(cause, &died):
+		return died
+	case cause != nil && errors.Is(err, cause):
+		return &NotReadyError{Missing: missing, Cause: cause, Lines: d.lastFew()}
+	}
+	return fmt.Errorf("start desktop: %w", err)
+}
+
+// firstOf picks the error to branch on out of those that came together.
+func firstOf(err error) error {
+	var taken *DisplayTakenError
+	if errors.As(err, &taken) {
+		return taken
+	}
+	var died *DiedError
+	if errors.As(err, &died) {
+		return died
+	}
+	return err
+}
+
+func (d *Desktop) lastFew() []string {
+	lines := d.logs.last("")
+	return lines[max(0, len(lines)-linesInMessages):]
+}
+
+func (d *Desktop) addCore(c *child) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.core = append(d.core, c)
+}
+
+func (d *Desktop) coreChildren() []*child {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return slices.Clone(d.core)
+}

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package desktop
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"image"
+	"image/color"
+	"image/png"
+	"io"
+	"math"
+	"os"
+	"path/filepath"
+)
+
+// ensureWallpaper makes the picture at path, a PNG of exactly the desktop's
+// size so that nothing scales it, unless it is there already.
+func ensureWallpaper(path string, widthPx, heightPx int) error {
+	dir, name := filepath.Split(path)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return fmt.Errorf("make wallpaper: %w", err)
+	}
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return fmt.Errorf("make wallpaper: %w", err)
+	}
+	defer root.Close()
+	if pictureHasSize(root, name, widthPx, heightPx) {
+		return nil
+	}
+	var picture bytes.Buffer
+	encoder := png.Encoder{CompressionLevel: png.BestSpeed}
+	if err := encoder.Encode(&picture, drawWallpaper(widthPx, heightPx)); err != nil {
+		return fmt.Errorf("make wallpaper: %w", err)
+	}
+	if err := replace(root, name, picture.Bytes()); err != nil {
+		return fmt.Errorf("make wallpaper: %w", err)
+	}
+	return nil
+}
+
+// pictureHasSize reads only as much of the file as tells its size.
+func pictureHasSize(root *os.Root, name string, widthPx, heightPx int) bool {
+	f, err := root.Open(name)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	const header = 33 // signature and IHDR, PNG specification section 5
+	size, err := png.DecodeConfig(io.LimitReader(f, header))
+	return (err == nil || errors.Is(err, io.ErrUnexpectedEOF)) && size.Width == widthPx && size.Height == heightPx
+}
+
+// wallpaperStops are the colours from top to bottom: dusk over a dark sea. The
+// end is dark enough for white icon labels and light enough to show shadows.
+var wallpaperStops = []struct {
+	at      float64
+	r, g, b float64
+}{
+	{0.00, 24, 34, 58},
+	{0.45, 44, 66, 100},
+	{0.75, 96, 110, 142},
+	{0.90, 168, 142, 142},
+	{1.00, 196, 160, 138},
+}
+
+// dither spreads the rounding of colours over 4x4 pixels, so that the soft
+// gradient shows no bands. (Bayer's ordered pattern.)
+var dither = [4][4]float64{{0, 8, 2, 10}, {12, 4, 14, 6}, {3, 11, 1, 9}, {15, 7, 13, 5}}
+
+// drawWallpaper is a vertical gradient. Rows repeat every four pixels, so the
+// file stays small and quick to unpack.
+func drawWallpaper(widthPx, heightPx int) image.Image {
+	picture := image.NewRGBA(image.Rect(0, 0, widthPx, heightPx))
+	for y := range heightPx {
+		row := picture.Pix[y*picture.Stride:][:4*widthPx]
+		r, g, b := wallpaperColour(float64(y) / float64(max(1, heightPx-1)))
+		for x := range min(4, widthPx) {
+			threshold := (dither[y%4][x] + 0.5) / 16
+			c := color.RGBA{R: ordered(r, threshold), G: ordered(g, threshold), B: ordered(b, threshold), A: 255}
+			row[4*x], row[4*x+1], row[4*x+2], row[4*x+3] = c.R, c.G, c.B, c.A
+		}
+		for done := 16; done < len(row); done *= 2 {
+			copy(row[done:], row[:done])
+		}
+	}
+	return picture
+}
+
+func ordered(value, threshold float64) uint8 {
+	return uint8(math.Min(255, math.Floor(value+threshold)))
+}
+
+func wallpaperColour(at float64) (r, g, b float64) {
+	last := wallpaperStops[0]
+	for _, stop := range wallpaperStops[1:] {
+		if at <= stop.at {
+			t := (at - last.at) / (stop.at - last.at)
+			t = t * t * (3 - 2*t) // no edges at the stops
+			return last.r + t*(stop.r-last.r), last.g + t*(stop.g-last.g), last.b + t*(stop.b-last.b)
+		}
+		last = stop
+	}
+	return last.r, last.g, last.b
+}
