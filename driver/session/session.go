@@ -60,7 +60,7 @@ type session struct {
 // Main runs the session until its screen has ended and returns the exit code of the
 // process. dialPath is the supervisor's socket as seen from inside the isolation.
 func Main(dialPath string) int {
-	log := newSink(os.Stderr)
+	log := newSink(os.Stdout)
 	if err := desktop.PrepareProcess(); err != nil {
 		fmt.Fprintf(log, "session: prepare process: %v\n", err)
 		return exitFailed

@@ -18,6 +18,8 @@ import (
 type AccountPolicy struct {
 	// MinUID is the lowest uid and gid a job may name; below are the system's.
 	MinUID uint32
+	// AllowedUsers are the only users a job may name; empty allows all that may be.
+	AllowedUsers []string
 	// AllowedGroups may be supplementary groups of a screen, by name.
 	AllowedGroups []string
 	// DeniedGroups are never a screen's group, whatever the job says: whoever is in an
@@ -34,6 +36,9 @@ const maxID = 1<<32 - 2
 
 // Resolve turns a job's `user` into numbers, once. The error is a screen.Faults.
 func (p AccountPolicy) Resolve(name string) (isolation.Account, error) {
+	if login, _, _ := strings.Cut(name, ":"); len(p.AllowedUsers) > 0 && !slices.Contains(p.AllowedUsers, login) {
+		return isolation.Account{}, screen.Faults{{Field: "user", Value: name, Want: "is not among this node's allowed_users"}}
+	}
 	uid, gid, err := lookUp(name)
 	if err != nil {
 		return isolation.Account{}, screen.Faults{{Field: "user", Value: name, Want: err.Error()}}

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: MPL-2.0
+
+// nomad-driver-botscreen is Nomad's task driver for desktops. Nomad starts it without
+// arguments; the driver starts it again, from a copy, as supervisor, session and their
+// helpers, so that one static binary is everything a screen needs.
+package main
+
+import (
+	"fmt"
+	"os"
+
+	"github.com/botscreen/botscreen/driver/desktop"
+	"github.com/botscreen/botscreen/driver/plugin"
+	"github.com/botscreen/botscreen/driver/session"
+	"github.com/botscreen/botscreen/driver/supervise"
+	"github.com/botscreen/botscreen/shared/nomadplugin"
+)
+
+const usage = `nomad-driver-botscreen is a Nomad task driver plugin: put it into the agent's plugin_dir and
+add a block  plugin "nomad-driver-botscreen" { config { … } }  to the agent's configuration.
+
+  nomad-driver-botscreen            run as plugin (started by a Nomad agent)
+  nomad-driver-botscreen version    print the version
+
+The driver itself also starts it as: supervise, session --dial PATH, ` + desktop.FenceProbeCommand + `.
+`
+
+func main() { os.Exit(run(os.Args[1:])) }
+
+func run(args []string) int {
+	if len(args) == 0 {
+		return servePlugin()
+	}
+	switch args[0] {
+	case "supervise":
+		return supervise.Main()
+	case "session":
+		if len(args) != 3 || args[1] != "--dial" {
+			return misuse("session needs --dial PATH")
+		}
+		return session.Main(args[2])
+	case desktop.FenceProbeCommand:
+		return desktop.FenceProbeMain(args[1:])
+	case "version", "--version", "-version":
+		fmt.Println(plugin.Version)
+		return 0
+	case "help", "--help", "-h":
+		fmt.Print(usage)
+		return 0
+	}
+	return misuse(fmt.Sprintf("unknown command %q", args[0]))
+}
+
+func misuse(reason string) int {
+	fmt.Fprintf(os.Stderr, "nomad-driver-botscreen: %s\n\n%s", reason, usage)
+	return 2
+}
+
+func servePlugin() int {
+	log := nomadplugin.NewLogger("nomad-driver-botscreen")
+	driver, err := plugin.New(log)
+	if err != nil {
+		log.Error("cannot start the plugin", "error", err)
+		return 1
+	}
+	nomadplugin.Serve(driver, log)
+	return 0
+}

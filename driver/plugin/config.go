@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package plugin
+
+import (
+	"math"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+
+	"github.com/botscreen/botscreen/driver/display"
+	"github.com/botscreen/botscreen/driver/task"
+	"github.com/botscreen/botscreen/shared/nomadplugin"
+	h "github.com/botscreen/botscreen/shared/nomadplugin/hclspec"
+	"github.com/botscreen/botscreen/shared/screen"
+)
+
+// operatorConfig is the plugin's `config {}` as MessagePack carries it. Defaults stand
+// in the schema: an absent attribute arrives as an explicit nil.
+type operatorConfig struct {
+	AllowUnsandboxedHost bool     `codec:"allow_unsandboxed_host"`
+	IsolationOrder       []string `codec:"isolation_order"`
+	StateDir             string   `codec:"state_dir"`
+	RunDir               string   `codec:"run_dir"`
+	Displays             string   `codec:"displays"`
+	UIDRange             string   `codec:"uid_range"`
+	MinUID               int      `codec:"min_uid"`
+	AllowedUsers         []string `codec:"allowed_users"`
+	AllowedGroups        []string `codec:"allowed_groups"`
+	Exec                 exec     `codec:"exec"`
+}
+
+type exec struct {
+	Shell bool   `codec:"shell"`
+	Role  string `codec:"role"`
+}
+
+var execSpec = h.Default(
+	h.Block("exec", h.Object(h.Fields{
+		"shell": h.Default(h.Attr("shell", "bool"), h.Bool(true)),
+		"role":  h.Default(h.Attr("role", "string"), h.String(string(screen.RoleOperator))),
+	})),
+	h.Literal(`{ shell = true, role = "operator" }`),
+)
+
+func operatorSchema() *nomadplugin.Spec {
+	return h.Object(h.Fields{
+		"allow_unsandboxed_host": h.Default(h.Attr("allow_unsandboxed_host", "bool"), h.Bool(false)),
+		"isolation_order":        h.Default(h.Attr("isolation_order", "list(string)"), h.Strings("docker", "apptainer")),
+		"state_dir":              h.Default(h.Attr("state_dir", "string"), h.String("")),
+		"run_dir":                h.Default(h.Attr("run_dir", "string"), h.String("")),
+		"displays":               h.Default(h.Attr("displays", "string"), h.String("20-89")),
+		"uid_range":              h.Default(h.Attr("uid_range", "string"), h.String("70000-79999")),
+		"min_uid":                h.Default(h.Attr("min_uid", "number"), h.Int(1000)),
+		"allowed_users":          h.Default(h.Attr("allowed_users", "list(string)"), h.Strings()),
+		"allowed_groups":         h.Default(h.Attr("allowed_groups", "list(string)"), h.Strings()),
+		"exec":                   execSpec,
+	})
+}
+
+// jobConfig is a task's `config {}`.
+type jobConfig struct {
+	Profile         string   `codec:"profile"`
+	Isolation       string   `codec:"isolation"`
+	Geometry        string   `codec:"geometry"`
+	Depth           int      `codec:"depth"`
+	DPI             int      `codec:"dpi"`
+	MinFreeMemoryMB int      `codec:"min_free_memory_mb"`
+	StartTimeout    string   `codec:"start_timeout"`
+	KeyboardLayout  string   `codec:"keyboard_layout"`
+	Look            string   `codec:"look"`
+	GLX             bool     `codec:"glx"`
+	PassEnv         []string `codec:"pass_env"`
+	ExposeSecrets   bool     `codec:"expose_secrets"`
+	ExposeDisplay   bool     `codec:"expose_display"`
+	Command         string   `codec:"command"`
+	Args            []string `codec:"args"`
+	Exec            exec     `codec:"exec"`
+}
+
+func jobSchema() *nomadplugin.Spec {
+	d := screen.Defaults()
+	return h.Object(h.Fields{
+		// Not required for Nomad's decoder: a missing one is reported with all other faults.
+		"profile":            h.Attr("profile", "string"),
+		"isolation":          h.Default(h.Attr("isolation", "string"), h.String(d.Isolation)),
+		"geometry":           h.Default(h.Attr("geometry", "string"), h.String(d.Geometry)),
+		"depth":              h.Default(h.Attr("depth", "number"), h.Int(int64(d.Depth))),
+		"dpi":                h.Default(h.Attr("dpi", "number"), h.Int(int64(d.DPI))),
+		"min_free_memory_mb": h.Default(h.Attr("min_free_memory_mb", "number"), h.Int(int64(d.MinFreeMemoryMB))),
+		"start_timeout":      h.Attr("start_timeout", "string"),
+		"keyboard_layout":    h.Default(h.Attr("keyboard_layout", "string"), h.String(d.KeyboardLayout)),
+		"look":               h.Default(h.Attr("look", "string"), h.String(d.Look)),
+		"glx":                h.Default(h.Attr("glx", "bool"), h.Bool(false)),
+		"pass_env":           h.Default(h.Attr("pass_env", "list(string)"), h.Strings()),
+		"expose_secrets":     h.Default(h.Attr("expose_secrets", "bool"), h.Bool(false)),
+		"expose_display":     h.Default(h.Attr("expose_display", "bool"), h.Bool(false)),
+		"command":            h.Attr("command", "string"),
+		"args":               h.Default(h.Attr("args", "list(string)"), h.Strings()),
+		"exec":               execSpec,
+	})
+}
+
+func (c jobConfig) config() screen.Config {
+	return screen.Config{
+		Profile: c.Profile, Isolation: c.Isolation, Geometry: c.Geometry, Depth: c.Depth, DPI: c.DPI,
+		MinFreeMemoryMB: c.MinFreeMemoryMB, StartTimeout: c.StartTimeout, KeyboardLayout: c.KeyboardLayout,
+		Look: c.Look, GLX: c.GLX, PassEnv: c.PassEnv, ExposeSecrets: c.ExposeSecrets, ExposeDisplay: c.ExposeDisplay,
+		Command: c.Command, Args: c.Args, ExecShell: c.Exec.Shell, ExecRole: c.Exec.Role,
+	}
+}
+
+var uidRange = regexp.MustCompile(`^([0-9]{1,10})-([0-9]{1,10})$`)
+
+// settings turns the operator's words into settings, all faults at once.
+func (c operatorConfig) settings(executable string, dirs defaultDirs) (task.Settings, error) {
+	var faults screen.Faults
+	s := task.Settings{
+		Executable: executable, AllowHost: c.AllowUnsandboxedHost,
+		StateDir: directory(&faults, "state_dir", c.StateDir, dirs.state),
+		RunDir:   directory(&faults, "run_dir", c.RunDir, dirs.run),
+	}
+	for _, word := range c.IsolationOrder {
+		kind := screen.Isolation(word)
+		if kind == screen.Auto || !slices.Contains(screen.Isolations, kind) {
+			faults.Add("isolation_order", word, "is not one of docker, apptainer, host")
+		}
+		s.Order = append(s.Order, kind)
+	}
+	band, err := display.ParseBand(c.Displays)
+	if err != nil {
+		faults.Add("displays", c.Displays, err.Error())
+	}
+	s.Band = band
+	s.FirstUID, s.LastUID = parseUIDRange(&faults, c.UIDRange)
+	if c.MinUID < 1 || c.MinUID > math.MaxInt32 {
+		faults.Add("min_uid", strconv.Itoa(c.MinUID), "must be 1 or more: a desktop never runs as root")
+	}
+	s.Accounts = task.AccountPolicy{
+		MinUID: uint32(max(c.MinUID, 1)), AllowedUsers: c.AllowedUsers, AllowedGroups: c.AllowedGroups,
+		DeniedGroups: []string{"docker", "podman", "libvirt", "lxd", "disk", "shadow", "sudo", "wheel", "adm"},
+	}
+	s.Exec = screen.ExecPolicy{Shell: c.Exec.Shell, Role: screen.Role(c.Exec.Role)}
+	if !slices.Contains([]screen.Role{screen.RoleViewer, screen.RoleControl, screen.RoleOperator}, s.Exec.Role) {
+		faults.Add("exec.role", c.Exec.Role, "is not one of viewer, control, operator")
+	}
+	return s, faults.Err()
+}
+
+func directory(faults *screen.Faults, field, value, fallback string) string {
+	if value == "" {
+		return fallback
+	}
+	if !filepath.IsAbs(value) || filepath.Clean(value) == "/" {
+		faults.Add(field, value, "must be an absolute path")
+	}
+	return filepath.Clean(value)
+}
+
+func parseUIDRange(faults *screen.Faults, text string) (first, last uint32) {
+	const want = "must be two uids such as 70000-79999, of at least 1000, the second greater"
+	parts := uidRange.FindStringSubmatch(text)
+	if parts == nil {
+		faults.Add("uid_range", text, want)
+		return 0, 0
+	}
+	a, errA := strconv.ParseUint(parts[1], 10, 31)
+	b, errB := strconv.ParseUint(parts[2], 10, 31)
+	if errA != nil || errB != nil || a < 1000 || b <= a {
+		faults.Add("uid_range", text, want)
+		return 0, 0
+	}
+	return uint32(a), uint32(b)
+}
+
+// defaultConfig and defaultJob are what an empty configuration means to an agent that
+// sends no bytes at all.
+func defaultConfig() operatorConfig {
+	return operatorConfig{
+		IsolationOrder: []string{"docker", "apptainer"}, Displays: "20-89", UIDRange: "70000-79999", MinUID: 1000,
+		Exec: exec{Shell: true, Role: string(screen.RoleOperator)},
+	}
+}
+
+func defaultJob() jobConfig {
+	d := screen.Defaults()
+	return jobConfig{
+		Isolation: d.Isolation, Geometry: d.Geometry, Depth: d.Depth, DPI: d.DPI, MinFreeMemoryMB: d.MinFreeMemoryMB,
+		KeyboardLayout: d.KeyboardLayout, Look: d.Look, Exec: exec{Shell: d.ExecShell, Role: d.ExecRole},
+	}
+}

@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package plugin
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/botscreen/botscreen/driver/task"
+	"github.com/botscreen/botscreen/shared/control"
+	"github.com/botscreen/botscreen/shared/nomadplugin"
+	"github.com/botscreen/botscreen/shared/screen"
+)
+
+const (
+	// reservedPrefix marks commands the driver answers itself, without a process.
+	reservedPrefix = "botscreen:"
+	// maxOutput bounds what ExecTask keeps of each output; Nomad keeps the last 4 KiB.
+	maxOutput = 64 << 10
+	// notFound is what a shell exits with for a command that does not exist.
+	notFound = 127
+)
+
+// reserved are the commands there are and the role each one's caller gets.
+var reserved = map[string]screen.Role{
+	control.CommandControl: screen.RoleOperator,
+	control.CommandAgent:   screen.RoleOperator, // acts as agent; who may reach it bypasses the agent's own door
+}
+
+// ExecTask runs a command to its end, for checks and change scripts. Reserved commands
+// are streams and refused here (X19).
+func (d *Driver) ExecTask(ctx context.Context, id nomadplugin.TaskID, command []string, timeout time.Duration) (*nomadplugin.ExecResult, error) {
+	t, err := d.find(id)
+	if err != nil {
+		return nil, err
+	}
+	if strings.HasPrefix(command[0], reservedPrefix) {
+		return nil, fmt.Errorf("exec: %q is a stream; use `nomad alloc exec` or the botscreen command", command[0])
+	}
+	if err := shellAllowed(t); err != nil {
+		return nil, err
+	}
+	if timeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, timeout)
+		defer cancel()
+	}
+	stdout, stderr := &tail{}, &tail{}
+	result, err := t.Exec(ctx, control.ExecRequest{Argv: command}, strings.NewReader(""), stdout, stderr, nil)
+	exit, err := execOutcome(result, err, stderr)
+	if err != nil {
+		return nil, fmt.Errorf("exec: %w", err)
+	}
+	return &nomadplugin.ExecResult{Stdout: stdout.Bytes(), Stderr: stderr.Bytes(), Result: exit}, nil
+}
+
+// ExecTaskStreaming runs a command with live input and output, or opens the stream of
+// a reserved one.
+func (d *Driver) ExecTaskStreaming(ctx context.Context, id nomadplugin.TaskID, req nomadplugin.ExecRequest) (*nomadplugin.ExitResult, error) {
+	t, err := d.find(id)
+	if err != nil {
+		return nil, err
+	}
+	if strings.HasPrefix(req.Command[0], reservedPrefix) {
+		return tunnel(ctx, t, req)
+	}
+	if err := shellAllowed(t); err != nil {
+		return nil, err
+	}
+	resize := make(chan control.TerminalSize)
+	go func() {
+		defer close(resize)
+		for size := range req.Resize {
+			select {
+			case resize <- control.TerminalSize{Rows: size.Rows, Cols: size.Columns}:
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	result, err := t.Exec(ctx, control.ExecRequest{Argv: req.Command, TTY: req.TTY}, req.Stdin, req.Stdout, req.Stderr, resize)
+	return execOutcome(result, err, req.Stderr)
+}
+
+// execOutcome tells a command that does not exist the way a shell does.
+func execOutcome(result control.ExecResult, err error, stderr io.Writer) (*nomadplugin.ExitResult, error) {
+	if control.KindOf(err) == control.NotFound {
+		_, _ = fmt.Fprintln(stderr, err.Error())
+		return &nomadplugin.ExitResult{ExitCode: notFound}, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	if result.Error != "" {
+		return nil, errors.New(result.Error)
+	}
+	return &nomadplugin.ExitResult{ExitCode: int32(result.ExitCode), Signal: int32(result.Signal)}, nil
+}
+
+func shellAllowed(t *task.Task) error {
+	if t.View().Exec.Shell {
+		return nil
+	}
+	return errors.New("exec: this screen allows no commands (exec { shell = false } in its job or in the plugin's config)")
+}
+
+// tunnel carries bytes between the caller and the supervisor; both ends speak the
+// supervisor's API, which this process does not parse.
+func tunnel(ctx context.Context, t *task.Task, req nomadplugin.ExecRequest) (*nomadplugin.ExitResult, error) {
+	command := req.Command[0]
+	role, known := reserved[command]
+	switch {
+	case !known || len(req.Command) > 1:
+		return nil, fmt.Errorf("exec: %q is not a reserved command of this driver", strings.Join(req.Command, " "))
+	case req.TTY:
+		return nil, fmt.Errorf("exec: %s carries bytes, not a terminal: use -t=false", command)
+	case role == screen.RoleOperator && t.View().Exec.Role != screen.RoleOperator:
+		return nil, fmt.Errorf("exec: %s needs exec { role = \"operator\" }; this screen allows %q", command, t.View().Exec.Role)
+	}
+	conn, err := t.Tunnel(ctx, command)
+	if err != nil {
+		return nil, fmt.Errorf("exec: %w", err)
+	}
+	defer conn.Close()
+	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
+	go func() {
+		_, _ = io.Copy(conn, req.Stdin)
+		if half, ok := conn.(interface{ CloseWrite() error }); ok {
+			_ = half.CloseWrite()
+		}
+	}()
+	if _, err := io.Copy(req.Stdout, conn); err != nil && ctx.Err() == nil {
+		return nil, fmt.Errorf("exec: %w", err)
+	}
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
+	return &nomadplugin.ExitResult{}, nil
+}
+
+// tail keeps the end of an output.
+type tail struct{ bytes.Buffer }
+
+func (t *tail) Write(p []byte) (int, error) {
+	n, _ := t.Buffer.Write(p)
+	if extra := t.Len() - maxOutput; extra > 0 {
+		t.Next(extra)
+	}
+	return n, nil
+}

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package supervise
+
+import (
+	"context"
+	"fmt"
+	"image"
+	"net"
+	"time"
+
+	"github.com/botscreen/botscreen/driver/session/dialhome"
+	"github.com/botscreen/botscreen/shared/control"
+	"github.com/botscreen/botscreen/shared/control/controlserver"
+	"github.com/botscreen/botscreen/shared/rfb"
+	"github.com/botscreen/botscreen/shared/screen"
+)
+
+const (
+	pictureTimeout = 15 * time.Second
+	jpegQuality    = 80
+)
+
+// Screenshot takes a picture over a connection of its own, which sends no input.
+func (s *supervisor) Screenshot(ctx context.Context, _ controlserver.Caller, req control.ScreenshotRequest) (control.Screenshot, error) {
+	if err := s.mustBeReady("take a screenshot"); err != nil {
+		return control.Screenshot{}, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, pictureTimeout)
+	defer cancel()
+	img, err := s.picture(ctx, req)
+	if err != nil {
+		return control.Screenshot{}, err
+	}
+	format := rfb.PNG
+	if req.Format == control.JPEG {
+		format = rfb.JPEG
+	}
+	if req.Scale > 0 && req.Scale < 1 {
+		size := rfb.Size{WidthPx: img.Rect.Dx(), HeightPx: img.Rect.Dy()}
+		img = rfb.Scale(img, rfb.Shrink(size, req.Scale))
+	}
+	data, err := rfb.Encode(img, format, jpegQuality)
+	if err != nil {
+		return control.Screenshot{}, fmt.Errorf("screenshot: %w", err)
+	}
+	return control.Screenshot{Format: control.ImageFormat(format), Data: data, Hash: rfb.Hash(img)}, nil
+}
+
+func (s *supervisor) picture(ctx context.Context, req control.ScreenshotRequest) (*image.RGBA, error) {
+	conn, err := s.dialRFB(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("screenshot: %w", err)
+	}
+	client, err := rfb.Connect(ctx, conn, rfb.Options{MaxSize: rfb.Size{WidthPx: screen.MaxWidthPx, HeightPx: screen.MaxHeightPx}})
+	if err != nil {
+		return nil, fmt.Errorf("screenshot: %w", err)
+	}
+	defer client.Close()
+	if req.Rect.Empty() {
+		return client.Screenshot(ctx)
+	}
+	whole := image.Rect(0, 0, client.Size().WidthPx, client.Size().HeightPx)
+	if req.Rect.Intersect(whole).Empty() {
+		return nil, &control.Error{Kind: control.BadRequest,
+			Message: fmt.Sprintf("The rectangle lies outside of the screen, which is %dx%d.", whole.Dx(), whole.Dy())}
+	}
+	return client.ScreenshotOf(ctx, req.Rect)
+}
+
+// dialRFB asks the session for a connection to Xvnc and checks what it passed.
+func (s *supervisor) dialRFB(ctx context.Context) (net.Conn, error) {
+	_, files, err := s.link.call(ctx, dialhome.OpDial, struct{}{}, 1)
+	if err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	xserver := s.record.XServer
+	s.mu.Unlock()
+	return acceptRFB(files[0], xserver, s.config.SharedPIDs)
+}
+
+// mustBeReady is the refusal for a screen without a desktop.
+func (s *supervisor) mustBeReady(what string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch s.state {
+	case screen.Ready:
+		return nil
+	case screen.Starting:
+		return &control.Error{Kind: control.Busy, Message: fmt.Sprintf("Cannot %s: the desktop is still starting.", what), Next: "Try again in a moment."}
+	default:
+		return &control.Error{Kind: control.Gone, Message: fmt.Sprintf("Cannot %s: the screen is %s.", what, s.state), Next: "Start it again."}
+	}
+}

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package task
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"time"
+)
+
+const (
+	// reapEvery is how often lost screens are looked for.
+	reapEvery = time.Minute
+	// reapGrace is how long an allocation's directory must be gone: an agent that has
+	// just started has not asked for its tasks yet.
+	reapGrace = 5 * time.Minute
+	// resultLife is how long the end of a task is remembered.
+	resultLife = 7 * 24 * time.Hour
+)
+
+// InUse reports whether any task is known or starting.
+func (m *Manager) InUse() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return len(m.tasks)+len(m.busy) > 0
+}
+
+// ReapLost ends screens of allocations that Nomad has forgotten: their directory is
+// gone and no task of this driver has them. It runs until ctx ends.
+func (m *Manager) ReapLost(ctx context.Context) {
+	missing := map[string]time.Time{}
+	ticker := time.NewTicker(reapEvery)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case now := <-ticker.C:
+			m.reapOnce(ctx, missing, now)
+		}
+	}
+}
+
+// reapOnce remembers in missing since when an allocation's directory is gone.
+func (m *Manager) reapOnce(ctx context.Context, missing map[string]time.Time, now time.Time) {
+	names, err := m.runs.names()
+	if err != nil {
+		m.log.Error("look for lost screens", "error", err)
+		return
+	}
+	for _, name := range names {
+		var r runRecord
+		if m.runs.load(name, &r) != nil || !m.isLost(name, r) {
+			delete(missing, name)
+			continue
+		}
+		since, seen := missing[name]
+		if !seen {
+			missing[name] = now
+			continue
+		}
+		if now.Sub(since) < reapGrace {
+			continue
+		}
+		m.reapRun(ctx, name, r)
+		delete(missing, name)
+	}
+	m.forgetResults(now)
+}
+
+func (m *Manager) isLost(hash string, r runRecord) bool {
+	m.mu.Lock()
+	_, busy := m.busy[hash]
+	m.mu.Unlock()
+	if busy || r.AllocDir == "" {
+		return false
+	}
+	_, err := os.Stat(r.AllocDir)
+	return errors.Is(err, fs.ErrNotExist)
+}
+
+func (m *Manager) reapRun(ctx context.Context, hash string, r runRecord) {
+	if m.prepare() != nil || m.reserve(r.TaskID, hash) != nil {
+		return
+	}
+	defer m.release(r.TaskID, hash)
+	m.log.Warn("ending a screen whose allocation is gone", "profile", r.Profile, "alloc", r.AllocID)
+	if err := m.removeRun(ctx, r); err != nil {
+		m.log.Error("end a lost screen", "profile", r.Profile, "error", err)
+	}
+}
+
+func (m *Manager) forgetResults(now time.Time) {
+	names, err := m.results.names()
+	if err != nil {
+		return
+	}
+	for _, name := range names {
+		var r endRecord
+		if m.results.load(name, &r) == nil && now.Sub(r.Exit.At) > resultLife {
+			_ = m.results.remove(name)
+		}
+	}
+}
