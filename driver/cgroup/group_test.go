@@ -156,7 +156,8 @@ func TestStatsOfARunningGroup(t *testing.T) {
 		if s.CPU.Total < 10*time.Millisecond || s.CPU.User == 0 || s.CPU.Total > time.Minute {
 			t.Errorf("CPU %+v after 50 ms of spinning", s.CPU)
 		}
-		if g.with("memory") != nil && (s.Memory == nil || s.Memory.Usage == 0 || s.Memory.RSS == 0 || s.Memory.WorkingSet > s.Memory.Usage) {
+		// The kernel adds memory.stat up every two seconds only, so what RSS is now cannot be asked of it.
+		if g.with("memory") != nil && (s.Memory == nil || s.Memory.Usage == 0 || s.Memory.WorkingSet > s.Memory.Usage) {
 			t.Errorf("memory %+v", s.Memory)
 		}
 	})

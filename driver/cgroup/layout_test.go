@@ -66,9 +66,9 @@ func TestParseMembership(t *testing.T) {
 	}
 }
 
-// v2Group makes a group of plain files with the figures of a real one; no machine of ours that runs the tests has
+// fileGroup makes a group of plain files with the figures of a real one; no machine of ours that runs the tests has
 // controllers on its unified hierarchy.
-func v2Group(t *testing.T, files map[string]string) *Group {
+func fileGroup(t *testing.T, files map[string]string) *Group {
 	t.Helper()
 	dir := t.TempDir()
 	for name, text := range files {
@@ -81,7 +81,7 @@ func v2Group(t *testing.T, files map[string]string) *Group {
 }
 
 func TestV2Stats(t *testing.T) {
-	g := v2Group(t, map[string]string{
+	g := fileGroup(t, map[string]string{
 		"cpu.stat":            "usage_usec 3000\nuser_usec 2000\nsystem_usec 1000\nnr_periods 7\nnr_throttled 3\nthrottled_usec 500\n",
 		"memory.current":      "104857600\n",
 		"memory.peak":         "209715200\n",
@@ -115,18 +115,45 @@ func TestV2Stats(t *testing.T) {
 	}
 }
 
+func TestV1Stats(t *testing.T) {
+	g := fileGroup(t, map[string]string{
+		"cpuacct.usage": "3000\n", "cpuacct.usage_user": "2000\n", "cpuacct.usage_sys": "1000\n",
+		"cpu.stat":                   "nr_periods 7\nnr_throttled 3\nthrottled_time 500\n",
+		"memory.usage_in_bytes":      "104857600\n",
+		"memory.max_usage_in_bytes":  "209715200\n",
+		"memory.limit_in_bytes":      "9223372036854771712\n",
+		"memory.kmem.usage_in_bytes": "1000000\n",
+		"memory.stat":                "cache 1\nrss 2\ntotal_cache 40000000\ntotal_rss 50000000\ntotal_swap 4096\ntotal_mapped_file 2000000\ntotal_inactive_file 4857600\n",
+	})
+	g.dirs[0].V2, g.dirs[0].Controllers = false, []string{"cpu", "cpuacct", "memory"}
+	got, err := g.Stats()
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := Stats{
+		CPU: &CPUStats{Total: 3000, User: 2000, System: 1000, Periods: 7, ThrottledPeriods: 3, Throttled: 500},
+		Memory: &MemoryStats{
+			Usage: 104857600, MaxUsage: 209715200, RSS: 50000000, Cache: 40000000, Swap: 4096, Mapped: 2000000,
+			WorkingSet: 100000000, Kernel: 1000000,
+		},
+	}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("got %+v %+v, want %+v %+v", got.CPU, got.Memory, want.CPU, want.Memory)
+	}
+}
+
 func TestV2StatsWithoutControllersOrWithGarbage(t *testing.T) {
-	got, err := v2Group(t, map[string]string{"cpu.stat": "usage_usec 1\n"}).Stats()
+	got, err := fileGroup(t, map[string]string{"cpu.stat": "usage_usec 1\n"}).Stats()
 	if err != nil || got.Memory != nil || got.Pids != nil || got.CPU == nil {
 		t.Errorf("got %+v, %v, want CPU alone", got, err)
 	}
-	if _, err := v2Group(t, map[string]string{"cpu.stat": "", "pids.current": "many", "pids.max": "max"}).Stats(); err == nil {
+	if _, err := fileGroup(t, map[string]string{"cpu.stat": "", "pids.current": "many", "pids.max": "max"}).Stats(); err == nil {
 		t.Error("garbage in pids.current was taken for a number")
 	}
 }
 
 func TestV2Limits(t *testing.T) {
-	g := v2Group(t, map[string]string{"memory.max": "", "pids.max": "", "cpu.weight": ""})
+	g := fileGroup(t, map[string]string{"memory.max": "", "pids.max": "", "cpu.weight": ""})
 	g.limit(Limits{MemoryBytes: 1 << 30, PidsMax: DefaultPidsMax, CPUShares: 1024})
 	for file, want := range map[string]string{"memory.max": "1073741824", "pids.max": "2048", "cpu.weight": "39"} {
 		if got, err := os.ReadFile(filepath.Join(g.Dirs()[0], file)); err != nil || string(got) != want {
@@ -136,7 +163,7 @@ func TestV2Limits(t *testing.T) {
 	if len(g.Weaker()) > 0 {
 		t.Errorf("weaker %v", g.Weaker())
 	}
-	refused := v2Group(t, map[string]string{"memory.max": ""})
+	refused := fileGroup(t, map[string]string{"memory.max": ""})
 	refused.refused = []string{"memory"}
 	refused.limit(Limits{MemoryBytes: 1 << 30, PidsMax: 10})
 	if len(refused.Weaker()) != 2 {
