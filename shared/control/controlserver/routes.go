@@ -46,6 +46,10 @@ func (s *Server) routes() http.Handler {
 	})
 	mux.Handle("/", unknown)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.ContentLength != 0 {
+			// Also for a body nobody wants: net/http reads it before the next call.
+			http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyTimeout))
+		}
 		// ServeMux answers an unclean path with a redirect, which is no JSON.
 		if path.Clean(r.URL.Path) != r.URL.Path || r.URL.Path == "*" {
 			unknown.ServeHTTP(w, r)
@@ -189,10 +193,6 @@ func decode(w http.ResponseWriter, r *http.Request, into any) error {
 	if r.Body == nil || r.ContentLength == 0 {
 		return nil
 	}
-	// Only while the body is read: net/http takes a later one for a lost caller.
-	deadlines := http.NewResponseController(w)
-	deadlines.SetReadDeadline(time.Now().Add(bodyTimeout))
-	defer deadlines.SetReadDeadline(time.Time{})
 	kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	if err != nil || kind != "application/json" {
 		return &control.Error{Kind: control.BadRequest, Message: "The body must have the Content-Type application/json."}
@@ -204,6 +204,8 @@ func decode(w http.ResponseWriter, r *http.Request, into any) error {
 		err = errors.New("more than one value")
 	}
 	if err == nil {
+		// The body has been read: a later deadline would pass for a lost caller.
+		http.NewResponseController(w).SetReadDeadline(time.Time{})
 		return nil
 	}
 	var tooLarge *http.MaxBytesError

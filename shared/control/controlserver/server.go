@@ -73,8 +73,11 @@ func (s *Server) Serve(ln net.Listener, role screen.Role) error {
 // ServeConn answers on one connection that came some other way, such as an exec
 // stream, and returns when it is closed. It owns conn.
 func (s *Server) ServeConn(conn net.Conn, caller Caller) {
+	defer conn.Close() // where Shutdown came before Serve took it
 	ln := newSingle(&doorConn{conn, caller})
-	s.http.Serve(ln) //nolint:errcheck // ends with io.EOF or ErrServerClosed, both expected
+	if err := s.http.Serve(ln); err != io.EOF && !errors.Is(err, http.ErrServerClosed) {
+		s.log.Warn("connection ended", "err", err)
+	}
 }
 
 // Shutdown refuses new calls, ends the ones that wait and all byte streams, and
