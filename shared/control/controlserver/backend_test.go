@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"sync"
+	"syscall"
 	"testing"
 
 	"github.com/botscreen/botscreen/shared/control"
@@ -157,6 +158,7 @@ func startProgram(argv []string) (*program, error) {
 		return nil, err
 	}
 	p.cmd.Stdin, p.cmd.Stdout, p.cmd.Stderr = theirs[0], theirs[1], theirs[2]
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	err = p.cmd.Start()
 	for _, f := range theirs {
 		f.Close()
@@ -167,7 +169,9 @@ func startProgram(argv []string) (*program, error) {
 func (p *program) Stdin() io.WriteCloser { return p.stdin }
 func (p *program) Stdout() io.ReadCloser { return p.stdout }
 func (p *program) Stderr() io.ReadCloser { return p.stderr }
-func (p *program) Kill()                 { p.cmd.Process.Kill() }
+
+// Kill ends the program's group, children included.
+func (p *program) Kill() { syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL) }
 
 func (p *program) Resize(size control.TerminalSize) error {
 	p.size <- size
