@@ -83,7 +83,7 @@ func (o Options) withDefaults() Options {
 		o.DPI = 96
 	}
 	if o.KeyboardLayout == "" {
-		o.KeyboardLayout = "us"
+		o.KeyboardLayout = builtinLayout
 	}
 	if o.Look == "" {
 		o.Look = LookLean

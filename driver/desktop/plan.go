@@ -36,6 +36,7 @@ type Plan struct {
 	Bus        Program
 	Xfconf     *Program  // nil where it is left to the bus to start it
 	Components []Program // all started at once
+	Late       []Program // started when the desktop is ready
 	Command    *Program
 	Files      []Seed // below ConfigHome, each only where absent
 }
@@ -70,14 +71,22 @@ func NewPlan(o Options, find func(program string) (string, error)) (Plan, error)
 	if found, err := find(nameXfconf); err == nil {
 		p.Xfconf = &Program{Name: nameXfconf, Path: found, Env: serverEnv}
 	}
-	for _, c := range []Program{
-		{Name: nameWM, Args: []string{"--compositor=off"}},
-		{Name: namePanel, Args: []string{"--disable-wm-check"}},
-		{Name: nameDesktop, Args: []string{"--disable-wm-check"}},
-		{Name: nameSettings, Args: []string{"--disable-wm-check"}},
-	} {
-		c.Path, c.Env = path(c.Name), env
-		p.Components = append(p.Components, c)
+	component := func(name string, args ...string) Program {
+		return Program{Name: name, Path: path(name), Args: args, Env: env}
+	}
+	// In this order: background and panel wait for the window manager.
+	p.Components = []Program{
+		component(nameWM, "--compositor=off"),
+		component(nameDesktop, "--disable-wm-check"),
+		component(namePanel, "--disable-wm-check"),
+	}
+	// The settings daemon says what GTK's own settings file says already, so
+	// nothing changes when it comes, except another keyboard layout than Xvnc's.
+	settingsDaemon := component(nameSettings, "--disable-wm-check")
+	if o.KeyboardLayout == builtinLayout {
+		p.Late = append(p.Late, settingsDaemon)
+	} else {
+		p.Components = append(p.Components, settingsDaemon)
 	}
 	if len(o.Command) > 0 {
 		p.Command = &Program{Name: nameCommand, Path: path(o.Command[0]), Args: o.Command[1:], Env: env}
@@ -89,6 +98,9 @@ func NewPlan(o Options, find func(program string) (string, error)) (Plan, error)
 	p.Files, err = seeds(o)
 	return p, err
 }
+
+// builtinLayout is the keyboard layout that Xvnc comes up with.
+const builtinLayout = "us"
 
 // displayDescriptor is where Xvnc writes its display number when it is ready:
 // the first descriptor above stderr.

@@ -17,7 +17,8 @@ import (
 
 // settings holds the values of finished desktops. They are complete on purpose:
 // xfwm4 writes every key it misses, and each write makes it load its theme
-// again, 15 times on a fresh home.
+// again, 15 times on a fresh home. GTK's own settings.ini says the same as the
+// xsettings channel, so that programs look right before xfsettingsd has come.
 //
 //go:embed settings
 var settings embed.FS
@@ -62,10 +63,14 @@ func seeds(o Options) ([]Seed, error) {
 }
 
 func seedPath(name string) string {
-	if path.Ext(name) == ".desktop" {
+	switch path.Ext(name) {
+	case ".desktop":
 		return path.Join(launcherFolder, name)
+	case ".ini":
+		return path.Join("gtk-3.0", name)
+	default:
+		return path.Join(channelDir, name)
 	}
-	return path.Join(channelDir, name)
 }
 
 func placeholders(o Options, layouts, variants string) *strings.Replacer {
@@ -76,10 +81,11 @@ func placeholders(o Options, layouts, variants string) *strings.Replacer {
 	return strings.NewReplacer(
 		"@WORKSPACES@", workspaces,
 		"@DPI@", strconv.Itoa(o.DPI),
+		"@GTK_DPI@", strconv.Itoa(o.DPI*1024), // GTK counts in 1/1024 of a dot per inch
 		"@WALLPAPER@", escapeXML(o.wallpaper()),
 		"@HOME@", escapeXML(o.Home),
-		// "us" is what Xvnc comes up with; leaving it alone saves compiling it again.
-		"@XKB_DISABLE@", strconv.FormatBool(layouts == "us" && variants == ""),
+		// Leaving Xvnc's own layout alone saves compiling it again.
+		"@XKB_DISABLE@", strconv.FormatBool(o.KeyboardLayout == builtinLayout),
 		"@XKB_LAYOUT@", layouts,
 		"@XKB_VARIANT@", variants,
 	)

@@ -62,13 +62,16 @@ func (d *Desktop) bringUp(ctx context.Context) error {
 		return d.explain(ctx, err, []string{nameXServer + " did not accept clients"})
 	}
 	d.emit(Event{Kind: EventXServerReady})
-	if err := d.startComponents(fail); err != nil {
+	if err := d.startComponents(d.plan.Components, fail); err != nil {
 		return err
 	}
 	if err := d.awaitReady(ctx); err != nil {
 		return err
 	}
 	d.emit(Event{Kind: EventPainted})
+	if err := d.startComponents(d.plan.Late, fail); err != nil {
+		return err
+	}
 	return d.place.publish(o, d.plan.Components[0].Env)
 }
 
@@ -153,8 +156,8 @@ func (d *Desktop) startBus(ctx context.Context) (*child, error) {
 
 // startComponents starts the Xfce components all at once; on their own they
 // wait for what they need of each other.
-func (d *Desktop) startComponents(fail context.CancelCauseFunc) error {
-	for _, p := range d.plan.Components {
+func (d *Desktop) startComponents(programs []Program, fail context.CancelCauseFunc) error {
+	for _, p := range programs {
 		c, err := d.launcher.start(p)
 		if err != nil {
 			return err

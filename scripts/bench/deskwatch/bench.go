@@ -67,7 +67,7 @@ func (b *bench) run() error {
 	if err := os.Chmod(dir, 0o755); err != nil {
 		return err
 	}
-	b.dir, b.number = dir, 100+os.Getpid()%400
+	b.dir, b.number = dir, 1000+os.Getpid()%8000
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		return err
 	}
@@ -131,7 +131,9 @@ func (b *bench) makeDirs(run string) (runDirs, error) {
 }
 
 func (b *bench) measure(subject string, run int) (sample, error) {
-	b.number++
+	if err := b.nextNumber(); err != nil {
+		return sample{}, err
+	}
 	name := fmt.Sprintf("%d", b.number)
 	dirs, err := b.makeDirs(name)
 	if err != nil {
@@ -163,6 +165,21 @@ func (b *bench) measure(subject string, run int) (sample, error) {
 	err = errors.Join(err, stopTree(cmd, ended))
 	s.Stop = since(stopped)
 	return s, err
+}
+
+// nextNumber picks a display that nobody has, each one once.
+func (b *bench) nextNumber() error {
+	for range 1000 {
+		b.number++
+		status, err := display.Host{}.Inspect(display.Number(b.number))
+		if err != nil {
+			return err
+		}
+		if status.State == display.Free {
+			return nil
+		}
+	}
+	return errors.New("no display is free")
 }
 
 func since(t time.Time) float64 { return float64(time.Since(t).Microseconds()) / 1000 }
