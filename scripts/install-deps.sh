@@ -1,0 +1,42 @@
+#!/usr/bin/env bash
+# Installs what is missing on Debian or Ubuntu: for a desktop, or (without an argument)
+# for the tests as well. Elsewhere it names the command to run.
+set -euo pipefail
+
+desktop=(
+	Xvnc:tigervnc-standalone-server xfwm4:xfwm4 xfce4-panel:xfce4-panel xfdesktop:xfdesktop4
+	xfsettingsd:xfce4-settings xfce4-terminal:xfce4-terminal dbus-daemon:dbus fc-list:fontconfig
+)
+tests=(
+	gcc:gcc xdotool:xdotool xwininfo:x11-utils import:imagemagick ss:iproute2
+	shellcheck:shellcheck protoc:protobuf-compiler chromium:chromium curl:curl
+)
+
+wanted=("${desktop[@]}")
+[ "${1:-}" = desktop ] || wanted+=("${tests[@]}")
+
+missing=()
+for pair in "${wanted[@]}"; do
+	command -v "${pair%%:*}" >/dev/null || [ -x "/usr/lib/x86_64-linux-gnu/${pair%%:*}" ] || missing+=("${pair##*:}")
+done
+# Text without a font is empty boxes, and no program of the list brings one.
+fc-list 2>/dev/null | grep -q DejaVuSans || missing+=(fonts-dejavu-core)
+[ ${#missing[@]} -gt 0 ] || exit 0
+
+if ! command -v apt-get >/dev/null; then
+	echo "Missing here: ${missing[*]}. This script knows apt only; install them with this system's package manager." >&2
+	exit 1
+fi
+install=(apt-get install -y --no-install-recommends "${missing[@]}")
+if [ "$(id -u)" -ne 0 ]; then
+	echo "Missing here: ${missing[*]}. Run:  sudo ${install[*]}" >&2
+	exit 1
+fi
+echo "Installing ${missing[*]}"
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+export DEBIAN_FRONTEND=noninteractive
+if ! { apt-get update && "${install[@]}"; } >"$log" 2>&1; then
+	tail -n 20 "$log" >&2
+	exit 1
+fi
