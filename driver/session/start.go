@@ -34,13 +34,23 @@ func (s *session) handleStart(ctx context.Context, conn *dialhome.Conn, packet d
 		err = s.startDesktop(ctx, request.Display)
 	}
 	if err != nil {
-		reply(conn, packet.ID, nil, asError(err))
+		failure := asError(err)
+		reply(conn, packet.ID, nil, failure)
+		var state *dialhome.Error
+		if errors.As(err, &state) && state.Kind == dialhome.KindState {
+			return // refused: what runs is not touched
+		}
+		// Nobody could use a session whose desktop did not come up.
+		s.emit(dialhome.EventDied, dialhome.Note{Text: failure.Message})
+		s.finish(exitFailed, failure.Message)
 		return
 	}
 	s.mu.Lock()
 	body := s.describe()
 	s.mu.Unlock()
 	reply(conn, packet.ID, body, nil)
+	// The supervisor that asked may be gone: its successor adopts by this.
+	s.emit(dialhome.EventHello, body)
 }
 
 func (s *session) acceptPlan(files []*os.File) error {

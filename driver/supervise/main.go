@@ -22,25 +22,25 @@ import (
 // Main runs a supervisor on the descriptors FDConfig and following until the plugin
 // sends TERM, and returns the exit code of the process.
 func Main() int {
-	log := hclog.New(&hclog.LoggerOptions{Name: "supervisor", Output: os.Stderr, Level: hclog.Info})
-	if err := run(log); err != nil {
+	if err := harden(); err != nil {
+		return 1 // nowhere to say it yet: the plugin sees a supervisor that ends at once
+	}
+	dir, err := controlDir()
+	if err != nil {
+		return 1
+	}
+	log := openLog(dir)
+	if err := run(dir, log); err != nil {
 		log.Error("supervisor ends", "error", err)
 		return 1
 	}
 	return 0
 }
 
-func run(log hclog.Logger) error {
-	if err := harden(); err != nil {
-		return err
-	}
+func run(dir *os.Root, log hclog.Logger) error {
 	inherited := os.NewFile(FDConfig, "config")
 	config, err := readConfig(inherited)
 	_ = inherited.Close()
-	if err != nil {
-		return err
-	}
-	dir, err := controlDir()
 	if err != nil {
 		return err
 	}

@@ -135,16 +135,20 @@ func planFile(plan *dialhome.Plan) (*os.File, error) {
 	return f, nil
 }
 
-// failStart remembers why and asks the session to end.
+// failStart remembers why. A session that refused ends by itself; one that did not
+// answer is asked to.
 func (s *supervisor) failStart(ctx context.Context, err error) {
 	var refusal *dialhome.Error
-	if !errors.As(err, &refusal) {
+	answered := errors.As(err, &refusal)
+	if !answered {
 		refusal = &dialhome.Error{Kind: dialhome.KindFailed, Message: err.Error()}
 	}
 	s.mu.Lock()
 	s.failure = refusal
 	s.mu.Unlock()
-	s.stopSession(ctx, 0, time.Second)
+	if !answered {
+		s.stopSession(ctx, 0, time.Second)
+	}
 }
 
 func (s *supervisor) becomeReady(d dialhome.Desktop) {
@@ -319,6 +323,6 @@ func (s *supervisor) exit() control.Exit {
 		return control.Exit{Code: 0}
 	default:
 		// Only the parent sees the status; the plugin completes this where it is the parent.
-		return control.Exit{Code: 1, Lost: true, Reason: screen.Distrust("the session process ended without a word; it was killed from outside or crashed")}
+		return control.Exit{Code: 1, Lost: true, Reason: screen.Distrust("the session process was killed from outside or crashed")}
 	}
 }

@@ -282,7 +282,7 @@ func (t *Task) collectExit() Exit {
 	case parent:
 		exit.Code, exit.Signal, exit.Err = status.Code, status.Signal, describeStatus(status)
 	default:
-		exit.Code, exit.Err = -1, "the session process ended while no driver was watching it; its status is not known"
+		exit.Code, exit.Err = -1, "the session process was killed from outside or crashed; how is not known, because the driver was restarted since it started it"
 	}
 	if exit.OOM && exit.Code != 0 {
 		exit.Err = "out of memory: the kernel killed a process of the screen. " + exit.Err
