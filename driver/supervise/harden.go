@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
-	"syscall"
 
 	"golang.org/x/sys/unix"
 )
@@ -24,9 +23,9 @@ func harden() error {
 	if unix.Geteuid() == 0 {
 		return errors.New("harden: a supervisor does not run as uid 0")
 	}
-	// no_new_privs belongs to a thread; the runtime has several by now.
-	if _, _, errno := syscall.AllThreadsSyscall(unix.SYS_PRCTL, unix.PR_SET_NO_NEW_PRIVS, 1, 0); errno != 0 {
-		return fmt.Errorf("harden: no_new_privs: %w", errno)
+	// It belongs to a thread, and the runtime has several by now: the launcher sets it.
+	if set, err := unix.PrctlRetInt(unix.PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0); err != nil || set != 1 {
+		return errors.New("harden: started without no_new_privs")
 	}
 	// Non-dumpable: another process of this uid can neither trace it nor read its descriptors.
 	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {

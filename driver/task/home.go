@@ -9,6 +9,8 @@ import (
 	"strconv"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/botscreen/botscreen/driver/process"
 )
 
 // reown gives a profile's home to another account after its uid changed (X28). It
@@ -101,7 +103,10 @@ func livingProcessOf(uid uint32) (pid int, found bool) {
 			continue
 		}
 		info, err := os.Stat(filepath.Join("/proc", e.Name()))
-		if err == nil && uidOf(info) == uid {
+		if err != nil || uidOf(info) != uid {
+			continue
+		}
+		if _, err := process.Observe(pid); err == nil { // a zombie runs nothing any more
 			return pid, true
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"time"
 
+	"github.com/botscreen/botscreen/driver/display"
 	"github.com/botscreen/botscreen/driver/isolation"
 	"github.com/botscreen/botscreen/driver/process"
 )
@@ -125,7 +126,7 @@ func (m *Manager) removeRun(ctx context.Context, r runRecord) error {
 	if sup, err := adoptSupervisor(r.Supervisor); err == nil {
 		sup.end()
 	}
-	if err := m.settings.places(r.id()).removeRun(); err != nil {
+	if err := errors.Join(m.claims.Tidy(display.Number(r.Display)), m.settings.places(r.id()).removeRun()); err != nil {
 		return fmt.Errorf("clear leftovers: %w", err)
 	}
 	return m.runs.remove(r.id().Hash())

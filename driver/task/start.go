@@ -314,7 +314,8 @@ func (s *start) launchSession(ctx context.Context) error {
 		return err
 	}
 	s.sandbox = sandbox
-	s.onFailure(func() { s.warn(endSandbox(sandbox)) })
+	number := display.Number(s.record.Display)
+	s.onFailure(func() { s.warn(errors.Join(endSandbox(sandbox), s.m.claims.Tidy(number))) })
 	s.record.Sandbox = sandbox.Record()
 	return s.m.runs.save(s.request.screenID().Hash(), s.record)
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"runtime"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -64,7 +65,7 @@ func (m *Manager) launchSupervisor(r *runRecord, p places, plan *dialhome.Plan) 
 	if privileged() {
 		cmd.SysProcAttr.Credential = &syscall.Credential{Uid: r.SupervisorUID, Gid: r.SupervisorUID, Groups: nil}
 	}
-	if err := cmd.Start(); err != nil {
+	if err := startUnprivileged(cmd); err != nil {
 		return nil, fmt.Errorf("launch supervisor: %w", err)
 	}
 	id, err := process.Observe(cmd.Process.Pid)
@@ -78,6 +79,21 @@ func (m *Manager) launchSupervisor(r *runRecord, p places, plan *dialhome.Plan) 
 	_ = cmd.Process.Kill()
 	_ = cmd.Wait()
 	return nil, fmt.Errorf("launch supervisor: %w", err)
+}
+
+// startUnprivileged starts cmd with no_new_privs. The flag belongs to a thread and is
+// inherited: one thread sets it, starts the process and is given up.
+func startUnprivileged(cmd *exec.Cmd) error {
+	result := make(chan error, 1)
+	go func() {
+		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
+		err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+		if err == nil {
+			err = cmd.Start()
+		}
+		result <- err
+	}()
+	return <-result
 }
 
 // supervisorFiles are the descriptors a supervisor inherits, in their order. What is

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/botscreen/botscreen/driver/display"
 	"github.com/botscreen/botscreen/driver/isolation"
 	"github.com/botscreen/botscreen/shared/control"
 	"github.com/botscreen/botscreen/shared/screen"
@@ -223,6 +224,7 @@ func (t *Task) finish() {
 	}{
 		{"end what is left of the screen", endSandbox(t.sandbox)},
 		{"end supervisor", endSupervisor(sup)},
+		{"tidy display", t.m.claims.Tidy(display.Number(r.Display))},
 		{"remove run directory", t.places.removeRun()},
 		{"keep result", t.m.results.save(r.Instance, endRecord{V: recordVersion, AllocDir: r.AllocDir, Exit: exit})},
 		{"remove record", t.m.runs.remove(r.id().Hash())},
