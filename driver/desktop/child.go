@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -97,16 +98,16 @@ func describeStatus(state *os.ProcessState) string {
 	case !ok:
 		return "ended"
 	case status.Signaled():
-		return fmt.Sprintf("killed by signal %d (%s)", status.Signal(), unix.SignalName(unix.Signal(status.Signal())))
+		return fmt.Sprintf("killed by signal %d (%s)", status.Signal(), unix.SignalName(status.Signal()))
 	default:
 		return fmt.Sprintf("exited %d", status.ExitStatus())
 	}
 }
 
-func waitStatus(state *os.ProcessState) (unix.WaitStatus, bool) {
+func waitStatus(state *os.ProcessState) (syscall.WaitStatus, bool) {
 	if state == nil {
 		return 0, false
 	}
-	status, ok := state.Sys().(unix.WaitStatus)
+	status, ok := state.Sys().(syscall.WaitStatus)
 	return status, ok
 }

@@ -27,6 +27,9 @@ type Desktop struct {
 	x    *xserver
 	door *rfbDoor
 	view *xclient
+	tmp  *xfiles
+
+	components []component
 
 	stopping chan struct{} // closed when no program is to be started any more
 	done     chan struct{} // closed when nothing is left
@@ -42,10 +45,11 @@ type Desktop struct {
 // eventRoom is far more than a desktop has events between two looks of a reader.
 const eventRoom = 256
 
-func newDesktop(plan Plan, reaper *Reaper) *Desktop {
+// newDesktop takes over place, and the processes of reaper, until finish.
+func newDesktop(plan Plan, place *place, reaper *Reaper) *Desktop {
 	l := newLogs(plan.Options.Log, time.Now)
 	d := &Desktop{
-		plan: plan, logs: l,
+		plan: plan, logs: l, place: place,
 		launcher: &launcher{reaper: reaper, logs: l, dir: plan.Options.Home},
 		cookie:   display.NewCookie(),
 		events:   make(chan Event, eventRoom),

@@ -61,9 +61,10 @@ func (e *SurvivorsError) Error() string {
 	return "stop desktop: still running after SIGKILL: " + strings.Join(e.Processes, ", ")
 }
 
-// HeldError says that another desktop uses the same XDir.
-type HeldError struct{ XDir string }
+// HeldError says that another desktop has what this one needs: its XDir, or
+// this process.
+type HeldError struct{ What string }
 
 func (e *HeldError) Error() string {
-	return fmt.Sprintf("start desktop: another desktop holds %q", e.XDir)
+	return "start desktop: another desktop holds " + e.What
 }

@@ -9,7 +9,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"syscall"
 
@@ -45,7 +44,7 @@ func holdPlace(o Options) (*place, error) {
 	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
 		_ = lock.Close()
 		if errors.Is(err, unix.EWOULDBLOCK) {
-			return nil, &HeldError{XDir: o.XDir}
+			return nil, &HeldError{What: fmt.Sprintf("%q", o.XDir)}
 		}
 		return nil, fmt.Errorf("start desktop: lock %s: %w", o.XDir, err)
 	}
@@ -55,6 +54,21 @@ func holdPlace(o Options) (*place, error) {
 		return nil, fmt.Errorf("start desktop: %w", err)
 	}
 	return &place{dir: dir, lock: lock}, nil
+}
+
+// preparePlace makes the directories, holds XDir and empties it.
+func preparePlace(o Options) (*place, error) {
+	if err := ensureDirs(o); err != nil {
+		return nil, err
+	}
+	p, err := holdPlace(o)
+	if err != nil {
+		return nil, err
+	}
+	if err := p.clear(); err != nil {
+		return nil, errors.Join(err, p.release())
+	}
+	return p, nil
 }
 
 // clear removes what an earlier desktop left in the place.
@@ -159,19 +173,4 @@ func maskServices(runtimeDir string) error {
 		}
 	}
 	return nil
-}
-
-// removeDeadLock removes lock and socket of a display whose server was ours and
-// was killed before it could. Anybody else's lock names another pid.
-func removeDeadLock(n display.Number, server int) {
-	text, err := os.ReadFile(n.LockPath("/tmp"))
-	if err != nil {
-		return
-	}
-	if pid, err := strconv.Atoi(strings.TrimSpace(string(text))); err != nil || pid != server {
-		return
-	}
-	// The socket first: while the lock stands nobody else begins on this number.
-	_ = os.Remove(fmt.Sprintf("/tmp/.X11-unix/X%d", int(n)))
-	_ = os.Remove(n.LockPath("/tmp"))
 }

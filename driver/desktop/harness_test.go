@@ -18,6 +18,7 @@ import (
 	"syscall"
 	"testing"
 	"time"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -74,6 +75,7 @@ type wireOptions struct {
 	Executable                         string
 	SlowLog                            bool // nobody reads the log
 	Dumpable                           bool // the session is not hidden
+	NoTrace                            bool // tracing is forbidden, as Yama or a sandbox may do
 }
 
 func (w wireOptions) options() Options {
@@ -181,6 +183,11 @@ func (s *testSession) start(o order, answer *news) error {
 			return err
 		}
 	}
+	if o.Options.NoTrace {
+		if err := forbidTracing(); err != nil {
+			return err
+		}
+	}
 	options := o.Options.options()
 	options.Log = os.Stderr
 	if o.Options.SlowLog {
@@ -222,6 +229,26 @@ func (s *testSession) greets(ctx context.Context, count int) (int, error) {
 	return count, nil
 }
 
+// forbidTracing makes ptrace(2) fail in this whole process and what it starts.
+func forbidTracing() error {
+	program := []unix.SockFilter{
+		{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: offsetNumber},
+		{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: unix.SYS_PTRACE, Jt: 0, Jf: 1},
+		{Code: unix.BPF_RET | unix.BPF_K, K: retErrno | uint32(unix.EPERM)},
+		{Code: unix.BPF_RET | unix.BPF_K, K: retAllow},
+	}
+	fprog := unix.SockFprog{Len: uint16(len(program)), Filter: &program[0]}
+	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
+		return err
+	}
+	_, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, unix.SECCOMP_FILTER_FLAG_TSYNC,
+		uintptr(unsafe.Pointer(&fprog)))
+	if errno != 0 {
+		return errno
+	}
+	return nil
+}
+
 // blockedWriter is a log that nobody reads.
 type blockedWriter struct{}
 
@@ -232,6 +259,8 @@ type rig struct {
 	t       *testing.T
 	uid     int
 	options wireOptions
+	wrap    []string // what starts the session, before its own command line
+	leak    *os.File // an inherited descriptor that nobody closed
 	in      io.WriteCloser
 	news    chan news
 	seen    []news // what came before the answer that was waited for
@@ -243,7 +272,7 @@ type rig struct {
 func newRig(t *testing.T) *rig { return newRigAt(t, "plain") }
 
 // newRigAt makes the directories below a folder of the given name.
-func newRigAt(t *testing.T, folder string) *rig {
+func newRigAt(t *testing.T, folder string, adjust ...func(*rig)) *rig {
 	t.Helper()
 	require(t)
 	uid := 61000 + rand.IntN(900)
@@ -263,6 +292,9 @@ func newRigAt(t *testing.T, folder string) *rig {
 	for _, dir := range []string{inner, r.options.Home, r.options.XDir} {
 		must(t, os.Mkdir(dir, 0o700))
 		must(t, os.Chown(dir, uid, uid))
+	}
+	for _, change := range adjust {
+		change(r)
 	}
 	r.launch(base)
 	return r
@@ -323,6 +355,12 @@ func (r *rig) launch(base string) {
 	must(t, os.WriteFile(self, binary, 0o755))
 
 	r.cmd = exec.Command(self)
+	if len(r.wrap) > 0 {
+		r.cmd = exec.Command(r.wrap[0], append(r.wrap[1:], self)...)
+	}
+	if r.leak != nil {
+		r.cmd.ExtraFiles = []*os.File{r.leak}
+	}
 	// Values a careless caller would pass on; DSP-15 looks for them.
 	r.cmd.Env = append(os.Environ(),
 		roleVariable+"="+roleRoot, fmt.Sprintf("BOTSCREEN_TEST_UID=%d", r.uid), "BOTSCREEN_TEST_PASSWD="+shadow,

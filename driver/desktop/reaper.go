@@ -24,6 +24,7 @@ type Reaper struct {
 	mu    sync.Mutex
 	owned map[int]struct{} // guarded by mu; pids whose status belongs to somebody
 	wake  chan struct{}    // guarded by mu; has room for one
+	taken bool             // guarded by mu; a desktop has the processes below this one
 }
 
 // NewReaper returns a Reaper. Its Run makes it work.
@@ -73,6 +74,22 @@ func (r *Reaper) disown(pid int) {
 	case wake <- struct{}{}:
 	default: // one pending look sees everything
 	}
+}
+
+// take makes the caller the one desktop of this process until leave. Every
+// process below belongs to it, so there cannot be two.
+func (r *Reaper) take() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	free := !r.taken
+	r.taken = true
+	return free
+}
+
+func (r *Reaper) leave() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.taken = false
 }
 
 // wakeChannel is called with mu held.

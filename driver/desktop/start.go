@@ -9,7 +9,10 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strings"
 	"time"
+
+	"github.com/botscreen/botscreen/driver/display"
 )
 
 // Start brings a desktop up and returns when it is ready: Xvnc greets RFB
@@ -32,7 +35,18 @@ func Start(ctx context.Context, o Options, r *Reaper) (*Desktop, error) {
 			return nil, err
 		}
 	}
-	d := newDesktop(plan, r)
+	if err := checkFree(display.Number(plan.Options.Display)); err != nil {
+		return nil, err
+	}
+	if !r.take() {
+		return nil, &HeldError{What: "this session"}
+	}
+	place, err := preparePlace(plan.Options)
+	if err != nil {
+		r.leave()
+		return nil, err
+	}
+	d := newDesktop(plan, place, r)
 	if err := d.bringUp(ctx); err != nil {
 		d.finish(err, 0)
 		return nil, err
@@ -44,15 +58,7 @@ func Start(ctx context.Context, o Options, r *Reaper) (*Desktop, error) {
 // bringUp runs the steps of a start. What it leaves behind on an error, the
 // caller ends.
 func (d *Desktop) bringUp(ctx context.Context) error {
-	o := d.plan.Options
-	if err := ensureDirs(o); err != nil {
-		return err
-	}
-	var err error
-	if d.place, err = holdPlace(o); err != nil {
-		return err
-	}
-	if err := errors.Join(d.place.clear(), d.place.authorize(d.Display(), d.cookie)); err != nil {
+	if err := d.place.authorize(d.Display(), d.cookie); err != nil {
 		return err
 	}
 	// ctx ends with the first program that dies, and with its reason.
@@ -62,17 +68,20 @@ func (d *Desktop) bringUp(ctx context.Context) error {
 		return d.explain(ctx, err, []string{nameXServer + " did not accept clients"})
 	}
 	d.emit(Event{Kind: EventXServerReady})
-	if err := d.startComponents(d.plan.Components, fail); err != nil {
+	started, err := d.startComponents(d.plan.Components, fail)
+	if err != nil {
 		return err
 	}
 	if err := d.awaitReady(ctx); err != nil {
 		return err
 	}
 	d.emit(Event{Kind: EventPainted})
-	if err := d.startComponents(d.plan.Late, fail); err != nil {
+	late, err := d.startComponents(d.plan.Late, fail)
+	if err != nil {
 		return err
 	}
-	return d.place.publish(o, d.plan.Components[0].Env)
+	d.components = append(started, late...)
+	return d.place.publish(d.plan.Options, d.plan.Components[0].Env)
 }
 
 // startBase starts Xvnc and, beside it, what needs no display.
@@ -97,6 +106,7 @@ func (d *Desktop) startServer(ctx context.Context, fail context.CancelCauseFunc)
 		return asTaken(err, d.plan.Options.Display)
 	}
 	go d.failWith(x.child, fail)
+	d.tmp = claimXFiles(d.Display(), x.pid)
 	d.door, err = closeDoorBehind(d.plan.Options.rfbSocket(), x.pid)
 	return err
 }
@@ -156,18 +166,19 @@ func (d *Desktop) startBus(ctx context.Context) (*child, error) {
 
 // startComponents starts the Xfce components all at once; on their own they
 // wait for what they need of each other.
-func (d *Desktop) startComponents(programs []Program, fail context.CancelCauseFunc) error {
+func (d *Desktop) startComponents(programs []Program, fail context.CancelCauseFunc) ([]component, error) {
+	var started []component
 	for _, p := range programs {
 		c, err := d.launcher.start(p)
 		if err != nil {
-			return err
+			return nil, err
 		}
-		d.keep(p, c)
+		started = append(started, component{p, c})
 		if p.Name != nameSettings { // the desktop comes up without it, too
 			go d.failWith(c, fail)
 		}
 	}
-	return nil
+	return started, nil
 }
 
 // failWith ends the start when c dies during it. Without an X server everybody
@@ -255,8 +266,14 @@ func firstOf(err error) error {
 	return err
 }
 
+// lastFew are the last lines for an error, without Xvnc's chatter about its
+// connections where others have said something.
 func (d *Desktop) lastFew() []string {
 	lines := d.logs.last("")
+	others := slices.DeleteFunc(slices.Clone(lines), func(line string) bool { return strings.HasPrefix(line, nameXServer+":") })
+	if len(others) > 0 {
+		lines = others
+	}
 	return lines[max(0, len(lines)-linesInMessages):]
 }
 

@@ -9,6 +9,9 @@ import (
 	"testing"
 )
 
+// pointInWallpaper is neither below the panel nor a window.
+var pointInWallpaper = image.Pt(512, 320)
+
 // S6: when Start returns, panel and wallpaper are on the screen.
 func TestS6ReadyMeansPainted(t *testing.T) {
 	r := newRig(t)

@@ -63,15 +63,23 @@ func (d *Desktop) finish(reason error, grace time.Duration) {
 	if d.door != nil {
 		failed = append(failed, d.door.close())
 	}
-	if d.x != nil {
-		removeDeadLock(d.Display(), d.x.pid)
+	if d.tmp != nil {
+		failed = append(failed, d.tmp.remove())
 	}
-	if d.place != nil {
-		failed = append(failed, d.place.release())
-	}
+	failed = append(failed, d.place.release())
 	d.logs.close()
-	d.err = errors.Join(append(failed, reason, survivors)...)
+	d.launcher.reaper.leave()
+	d.err = joinOne(append([]error{reason, survivors}, failed...))
 	close(d.done)
+}
+
+// joinOne is errors.Join that leaves a single error as it is.
+func joinOne(errs []error) error {
+	errs = slices.DeleteFunc(errs, func(err error) bool { return err == nil })
+	if len(errs) == 1 {
+		return errs[0]
+	}
+	return errors.Join(errs...)
 }
 
 // endAll ends every process below this one and returns a *SurvivorsError if

@@ -20,6 +20,9 @@ func (d *Desktop) supervise() {
 		go d.runCommand(*d.plan.Command)
 	}
 	go d.testFence()
+	for _, c := range d.components {
+		go d.keep(c)
+	}
 	for _, c := range d.coreChildren() {
 		if c.name == nameXfconf {
 			continue
@@ -41,30 +44,35 @@ func (d *Desktop) endWith(c *child) {
 	d.stop(c.died(d.logs), 0)
 }
 
-// keep starts p again whenever it ends, within bounds, until the desktop stops.
-// c is the program as it runs now.
-func (d *Desktop) keep(p Program, c *child) {
-	go func() {
-		restarts := restartBudget{limit: maxRestarts, window: restartWindow}
-		for {
-			<-c.exited
-			if d.isStopping() || exitCode(c.state) == 0 && p.Name == nameSettings {
-				return // xfsettingsd may have gone to the background
-			}
-			reason := describeStatus(c.state)
-			if !restarts.take(c.ended) {
-				d.emit(Event{Kind: EventGaveUp, Program: p.Name, Detail: reason})
-				return
-			}
-			again, err := d.relaunch(p)
-			if err != nil {
-				d.emit(Event{Kind: EventGaveUp, Program: p.Name, Detail: err.Error()})
-				return
-			}
-			c = again
-			d.emit(Event{Kind: EventRestarted, Program: p.Name, PID: c.pid, Detail: reason})
+// component is a program that is kept running, and how it runs now.
+type component struct {
+	program Program
+	child   *child
+}
+
+// keep starts a component again whenever it ends, within bounds, until the
+// desktop stops.
+func (d *Desktop) keep(c component) {
+	restarts := restartBudget{limit: maxRestarts, window: restartWindow}
+	name := c.program.Name
+	for {
+		<-c.child.exited
+		if d.isStopping() || exitCode(c.child.state) == 0 && name == nameSettings {
+			return // xfsettingsd may have gone to the background
 		}
-	}()
+		reason := describeStatus(c.child.state)
+		if !restarts.take(c.child.ended) {
+			d.emit(Event{Kind: EventGaveUp, Program: name, Detail: reason})
+			return
+		}
+		again, err := d.relaunch(c.program)
+		if err != nil {
+			d.emit(Event{Kind: EventGaveUp, Program: name, Detail: err.Error()})
+			return
+		}
+		c.child = again
+		d.emit(Event{Kind: EventRestarted, Program: name, PID: again.pid, Detail: reason})
+	}
 }
 
 func (d *Desktop) isStopping() bool {
