@@ -5,6 +5,9 @@ package lease
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"fmt"
+	"io"
+	"log/slog"
 	"time"
 
 	"github.com/botscreen/botscreen/shared/screen"
@@ -35,16 +38,28 @@ func (h Holder) Valid() bool { return h == Agent || h == Human }
 // [redacted]. Everybody else sees its Handle.
 type ViewerID string
 
-// String hides the capability from logs and error texts.
-func (v ViewerID) String() string {
-	if v == "" {
-		return ""
+// maxViewerID bounds an id in bytes.
+const maxViewerID = 128
+
+// Valid reports whether v can be an id: 1 to 128 printable ASCII characters.
+func (v ViewerID) Valid() bool {
+	for _, b := range []byte(v) {
+		if b < ' ' || b > '~' {
+			return false
+		}
 	}
-	return "[redacted]"
+	return v != "" && len(v) <= maxViewerID
 }
 
-// GoString hides the capability from %#v too.
-func (v ViewerID) GoString() string { return v.String() }
+// Format hides the capability from every verb of fmt, and so from error texts.
+func (v ViewerID) Format(f fmt.State, _ rune) {
+	if v != "" {
+		io.WriteString(f, "[redacted]")
+	}
+}
+
+// LogValue hides the capability from logs.
+func (v ViewerID) LogValue() slog.Value { return slog.StringValue(fmt.Sprint(v)) }
 
 // Handle is the name of a viewer that others may see: 12 hex digits of the
 // SHA-256 of its id. It gives no power.

@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package lease
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+// retryAfter is how long an expiry that could not be written waits.
+const retryAfter = 10 * time.Second
+
+// transition is one step of the state machine.
+type transition func(Lease, time.Time) (Lease, error)
+
+// change makes one step: nobody is admitted, the old holder's keys are released,
+// the lease is written, and then it is seen. It runs in turn. After a *StoreError
+// the lease is what it was, unless the disk says otherwise for certain.
+func (k *Keeper) change(step transition) (Lease, error) {
+	now := time.Now()
+	was, _ := k.Lease()
+	l, certain, err := k.store.update(now, func(onDisk Lease, certain bool) (Lease, error) {
+		to, err := step(k.truth(onDisk, certain), now)
+		if err == nil && to.Epoch != was.Epoch {
+			k.handOver(was, to)
+		}
+		return to, err
+	})
+	var disk *StoreError
+	switch {
+	case err == nil:
+		k.settle(l, nil)
+	case errors.As(err, &disk):
+		if !certain || was.Epoch >= l.Epoch {
+			l = was
+		}
+		k.settle(l, err)
+	default: // the step itself was refused
+		l = was
+	}
+	return l, err
+}
+
+// changeInMemory makes a step that the disk has refused. The next one that it
+// takes writes this one too.
+func (k *Keeper) changeInMemory(step transition, trouble error) (Lease, error) {
+	from, _ := k.Lease()
+	to, err := step(from, time.Now())
+	if err != nil {
+		return from, err
+	}
+	if to.Epoch != from.Epoch {
+		k.handOver(from, to)
+	}
+	k.settle(to, trouble)
+	return to, nil
+}
+
+// truth weighs the disk against what this process knows. A newer lease on disk is
+// another supervisor's. A lost one does not take the screen from the human that
+// this process knows to hold, but from the agent it does (rule L2).
+func (k *Keeper) truth(onDisk Lease, certain bool) Lease {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	known := k.lease.Held() && k.lease.Viewer != "" && k.store.floor(0).Floor <= k.lease.Epoch
+	if k.lease.Epoch > onDisk.Epoch || !certain && known {
+		return k.lease
+	}
+	return onDisk
+}
+
+// handOver stops everybody and releases what the old holder presses.
+func (k *Keeper) handOver(from, to Lease) {
+	k.mu.Lock()
+	k.to = &to
+	k.mu.Unlock()
+	k.options.Handover(from, to)
+}
+
+// settle publishes the lease that holds now.
+func (k *Keeper) settle(l Lease, trouble error) {
+	k.mu.Lock()
+	k.to = nil
+	was := k.lease
+	k.lease, k.trouble = l, trouble
+	if l.Epoch != was.Epoch {
+		k.claim = Claim{}
+	}
+	if l != was {
+		k.signal()
+	}
+	k.mu.Unlock()
+	if l.Epoch == was.Epoch {
+		return
+	}
+	kind := HandedBack
+	if l.Held() {
+		kind = Taken
+	}
+	k.options.Notify(Notice{Kind: kind, From: was, To: l})
+}
+
+// signal wakes those who watch. It needs mu.
+func (k *Keeper) signal() {
+	close(k.changed)
+	k.changed = make(chan struct{})
+}
+
+// Run makes time count until ctx ends: claims are granted, the reminder comes at
+// the end of the grace, and a lease returns at the limit.
+func (k *Keeper) Run(ctx context.Context) error {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		at, changed := k.nextTime()
+		if !at.IsZero() {
+			timer.Reset(time.Until(at))
+		} else {
+			timer.Stop()
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-changed:
+		case <-timer.C:
+			k.tick()
+		}
+	}
+}
+
+// nextTime is when tick has something to do, zero for never.
+func (k *Keeper) nextTime() (time.Time, <-chan struct{}) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	now := time.Now()
+	at := k.lease.NextChange(k.options.Policy, now)
+	if k.lease.Presence(k.options.Policy, now) == Parked && k.reminded != k.lease.Away {
+		at = now
+	}
+	if !at.IsZero() && at.Before(k.notBefore) {
+		at = k.notBefore
+	}
+	if k.claim.Viewer != "" && (at.IsZero() || k.claim.Deadline.Before(at)) {
+		at = k.claim.Deadline
+	}
+	return at, k.changed
+}
+
+// tick does what is due.
+func (k *Keeper) tick() {
+	k.turn.Lock()
+	defer k.turn.Unlock()
+	now := time.Now()
+	k.mu.Lock()
+	l, claim := k.lease, k.claim
+	due := claim.Viewer != "" && !now.Before(claim.Deadline)
+	if due {
+		k.claim = Claim{}
+	}
+	parked := l.Presence(k.options.Policy, now) == Parked && k.reminded != l.Away
+	if parked {
+		k.reminded = l.Away
+	}
+	k.mu.Unlock()
+	if due {
+		k.take(claim.Viewer, claim.Reason) // Trouble tells
+		return
+	}
+	if parked {
+		k.options.Notify(Notice{Kind: HumanAway, From: l, To: l})
+	}
+	if to, err := l.Expire(k.options.Policy, now); err == nil && to.Epoch != l.Epoch {
+		k.expire()
+	}
+}
+
+// expire runs in turn. What the disk refuses is tried again later.
+func (k *Keeper) expire() {
+	_, err := k.change(func(l Lease, now time.Time) (Lease, error) { return l.Expire(k.options.Policy, now) })
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.notBefore = time.Time{}
+	if err != nil {
+		k.notBefore = time.Now().Add(retryAfter)
+	}
+}
