@@ -205,3 +205,22 @@ func (r *rotator) close() {
 		r.file = nil
 	}
 }
+
+// CheckFIFOs says whether the FIFOs of a task are still the agent's own.
+func CheckFIFOs(dir, task string) error {
+	d, err := openDir(dir)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = d.Close() }()
+	for _, stream := range []string{Stdout, Stderr} {
+		var stat unix.Stat_t
+		if err := unix.Fstatat(int(d.Fd()), FIFO(task, stream), &stat, unix.AT_SYMLINK_NOFOLLOW); err != nil {
+			return fmt.Errorf("log FIFO %s: %w", FIFO(task, stream), err)
+		}
+		if !ownFIFO(stat) {
+			return fmt.Errorf("log FIFO %s: it is not the FIFO of this agent", FIFO(task, stream))
+		}
+	}
+	return nil
+}

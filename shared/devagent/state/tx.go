@@ -107,3 +107,8 @@ func (tx *Tx) PutNode(n *api.Node) {
 	n.ModifyIndex = tx.index
 	tx.changes = append(tx.changes, &put[*api.Node]{table: tx.nodes, key: n.ID, row: n})
 }
+
+// DeleteNode removes the node of an earlier identity.
+func (tx *Tx) DeleteNode(id string) {
+	tx.changes = append(tx.changes, &remove[*api.Node]{table: tx.nodes, key: id})
+}

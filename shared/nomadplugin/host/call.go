@@ -78,11 +78,13 @@ func (i *Instance) classify(ctx context.Context, call string, err error) error {
 
 func (i *Instance) dead() bool { return i.proc.exited.Err() != nil }
 
-// callContext ends with the caller's context and with the instance.
+// callContext ends with the caller's context and with the instance. It has no deadline: gRPC would
+// send that along, and the plugin's end of the call could be first and look like an answer.
 func (i *Instance) callContext(ctx context.Context) (context.Context, context.CancelFunc) {
-	ctx, cancel := context.WithCancel(ctx)
-	stop := context.AfterFunc(i.ctx, cancel)
-	return ctx, func() { stop(); cancel() }
+	callCtx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	ofCaller := context.AfterFunc(ctx, cancel)
+	ofInstance := context.AfterFunc(i.ctx, cancel)
+	return callCtx, func() { ofCaller(); ofInstance(); cancel() }
 }
 
 // unary makes one call and says what its failure means.
