@@ -22,11 +22,20 @@ type Geometry struct {
 
 func (g Geometry) String() string { return fmt.Sprintf("%dx%d", g.WidthPx, g.HeightPx) }
 
-// MarshalText writes the form users type, "1440x900".
-func (g Geometry) MarshalText() ([]byte, error) { return []byte(g.String()), nil }
+// MarshalText writes the form users type, "1440x900"; no geometry is empty text.
+func (g Geometry) MarshalText() ([]byte, error) {
+	if g == (Geometry{}) {
+		return nil, nil
+	}
+	return []byte(g.String()), nil
+}
 
-// UnmarshalText reads the form users type and checks the bounds.
+// UnmarshalText reads what MarshalText writes and checks the bounds.
 func (g *Geometry) UnmarshalText(text []byte) error {
+	if len(text) == 0 {
+		*g = Geometry{}
+		return nil
+	}
 	parsed, err := ParseGeometry(string(text))
 	if err != nil {
 		return err

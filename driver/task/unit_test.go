@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package task
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/botscreen/botscreen/driver/supervise"
+	"github.com/botscreen/botscreen/shared/control"
+	"github.com/botscreen/botscreen/shared/screen"
+)
+
+// S5, X21: what of a task's environment a desktop sees.
+func TestS5Environment(t *testing.T) {
+	order := environmentOrder{
+		task: map[string]string{
+			"FROM_JOB": "1", "FROM_NODE": "n", "CHANGED": "job", "NOMAD_ALLOC_ID": "a", "NOMAD_TOKEN": "t", "NOMAD_TOKEN_vault": "t",
+			"VAULT_ADDR": "v", "NOMAD_UNIX_ADDR": "u", "NOMAD_SECRETS_DIR": "s", "DISPLAY": ":0", "HOME": "/root", "WANTED": "w",
+			"DBUS_SESSION_BUS_ADDRESS": "x", "NUL": "a\x00b", "": "empty", "A=B": "c",
+		},
+		node:    []string{"FROM_NODE=n", "CHANGED=node", "WANTED=w", "NOMAD_TOKEN=t"},
+		passEnv: []string{"WANTED", "NOMAD_TOKEN"},
+	}
+	want := []string{"CHANGED=job", "FROM_JOB=1", "NOMAD_ALLOC_ID=a", "WANTED=w"}
+	if got := environment(order); !slices.Equal(got, want) {
+		t.Errorf("environment %q, want %q", got, want)
+	}
+	order.exposeSecrets = true
+	want = []string{"CHANGED=job", "FROM_JOB=1", "NOMAD_ALLOC_ID=a", "NOMAD_SECRETS_DIR=s", "NOMAD_TOKEN=t", "NOMAD_TOKEN_vault=t", "NOMAD_UNIX_ADDR=u", "VAULT_ADDR=v", "WANTED=w"}
+	if got := environment(order); !slices.Equal(got, want) {
+		t.Errorf("with secrets %q, want %q", got, want)
+	}
+}
+
+// The two forms of the supervisor's configuration must be one: this package executes
+// the supervisor without importing it.
+func TestSupervisorConfigForm(t *testing.T) {
+	ours, theirs := reflect.TypeFor[supervisorConfig](), reflect.TypeFor[supervise.Config]()
+	if ours.NumField() != theirs.NumField() {
+		t.Fatalf("%d fields here, %d there", ours.NumField(), theirs.NumField())
+	}
+	for i := range ours.NumField() {
+		a, b := ours.Field(i), theirs.Field(i)
+		if a.Name != b.Name || a.Type != b.Type || a.Tag != b.Tag {
+			t.Errorf("%s %s %q here, %s %s %q there", a.Name, a.Type, a.Tag, b.Name, b.Type, b.Tag)
+		}
+	}
+}
+
+// Errors reach the task's events as sentences.
+func TestExplain(t *testing.T) {
+	for want, err := range map[string]error{
+		"Cannot start the screen: 2 faults in the job. geometry: \"0x0\" is wrong; depth: is wrong.": fmt.Errorf("x: %w",
+			screen.Faults{{Field: "geometry", Value: "0x0", Want: "is wrong"}, {Field: "depth", Want: "is wrong"}}),
+		"isolation_refused: no.":                       &RefusedError{"no"},
+		"Cannot start the screen: Xvnc said no.":       &StartError{Reason: "Xvnc said no"},
+		"Cannot start the screen: open state: denied.": errors.New("open state: denied"),
+		"Cannot start the screen: the profile's screen is in use by task t. A profile has one screen at a time: stop that task, or give this job another profile.": &ProfileBusyError{Task: "t"},
+	} {
+		if got := Explain(err); got != want {
+			t.Errorf("got  %q\nwant %q", got, want)
+		}
+	}
+}
+
+// X19: a job never gets more of exec than the operator allows.
+func TestX19ExecBounds(t *testing.T) {
+	operator, viewer := screen.ExecPolicy{Shell: true, Role: screen.RoleOperator}, screen.ExecPolicy{Role: screen.RoleViewer}
+	if got := boundExec(operator, viewer); got != viewer {
+		t.Errorf("bounded to %+v", got)
+	}
+	if got := boundExec(viewer, operator); got != viewer {
+		t.Errorf("a modest job got %+v", got)
+	}
+}
+
+// Events wait for a reader, oldest dropped, and never a task for them.
+func TestEventsWithoutReader(t *testing.T) {
+	events := newEvents()
+	for i := range keptEvents + 10 {
+		events.publish(Event{Message: fmt.Sprint(i)})
+	}
+	enough := errors.New("enough")
+	var got []string
+	follow := func(most int) {
+		err := events.Follow(t.Context(), func(e Event) error {
+			if len(got) == most {
+				return enough
+			}
+			got = append(got, e.Message)
+			return nil
+		})
+		if !errors.Is(err, enough) {
+			t.Fatal(err)
+		}
+	}
+	follow(3)
+	follow(5) // a second reader goes on where the first stopped
+	if want := []string{"10", "11", "12", "13", "14"}; !slices.Equal(got, want) {
+		t.Fatalf("read %v, want %v", got, want)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := events.Follow(ctx, func(Event) error { return nil }); err != nil && !errors.Is(err, context.Canceled) {
+		t.Fatal(err)
+	}
+}
+
+// wire.md section 4: every event carries the whole picture, and nothing empty.
+func TestAnnotations(t *testing.T) {
+	r := &runRecord{Profile: "bot", Isolation: screen.Host}
+	got := annotate(r, control.Event{Name: control.EventTaken, State: screen.Ready, Holder: "human", Epoch: 42, Fence: control.Enforced})
+	want := map[string]string{
+		"botscreen.state": "ready", "botscreen.event": "taken", "botscreen.profile": "bot", "botscreen.isolation": "host",
+		"botscreen.holder": "human", "botscreen.epoch": "42", "botscreen.fence": "enforced",
+	}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("annotations %v, want %v", got, want)
+	}
+}
+
+// Checklist 88: a screen whose allocation is gone is ended after the grace, not before.
+func TestReapLost(t *testing.T) {
+	if !privileged() {
+		t.Skip("needs root: records belong to root")
+	}
+	dir := t.TempDir()
+	settings := Settings{StateDir: filepath.Join(dir, "state"), RunDir: filepath.Join(dir, "run"), Executable: os.Args[0]}
+	m := New(settings, nil, nil, hclog.NewNullLogger())
+	alloc := filepath.Join(dir, "alloc")
+	if err := os.Mkdir(alloc, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	r := runRecord{V: recordVersion, Namespace: "default", Profile: "lost", TaskID: "a/b/c", AllocDir: alloc, Isolation: screen.Host}
+	hash := r.id().Hash()
+	if err := m.runs.save(hash, r); err != nil {
+		t.Fatal(err)
+	}
+	missing := map[string]time.Time{}
+	now := time.Now()
+	recorded := func() bool { return m.runs.load(hash, &runRecord{}) == nil }
+	m.reapOnce(t.Context(), missing, now)
+	if len(missing) != 0 {
+		t.Fatal("an allocation that is there counts as gone")
+	}
+	if err := os.Remove(alloc); err != nil {
+		t.Fatal(err)
+	}
+	m.reapOnce(t.Context(), missing, now)
+	m.reapOnce(t.Context(), missing, now.Add(reapGrace-time.Second))
+	if !recorded() {
+		t.Fatal("ended within the grace")
+	}
+	m.reapOnce(t.Context(), missing, now.Add(reapGrace+time.Second))
+	if recorded() {
+		t.Fatal("not ended after the grace")
+	}
+}
+
+func FuzzDecodeRecord(f *testing.F) {
+	good, err := json.Marshal(runRecord{V: recordVersion, Profile: "p"})
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(good)
+	f.Add([]byte(`{"v":2}`))
+	f.Add([]byte(strings.Repeat("[", 100)))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		var r runRecord
+		if decodeRecord(text, &r) == nil && r.V != recordVersion {
+			t.Fatalf("accepted version %d", r.V)
+		}
+	})
+}
