@@ -19,8 +19,9 @@ import (
 const usage = `nomad-driver-botscreen is a Nomad task driver plugin: put it into the agent's plugin_dir and
 add a block  plugin "nomad-driver-botscreen" { config { … } }  to the agent's configuration.
 
-  nomad-driver-botscreen            run as plugin (started by a Nomad agent)
-  nomad-driver-botscreen version    print the version
+  nomad-driver-botscreen                  run as plugin (started by a Nomad agent)
+  nomad-driver-botscreen doctor [-json]   say what this node lacks for screens and how to get it
+  nomad-driver-botscreen version          print the version
 
 The driver itself also starts it as: supervise, session --dial PATH, ` + desktop.FenceProbeCommand + `.
 `
@@ -41,6 +42,8 @@ func run(args []string) int {
 		return session.Main(args[2])
 	case desktop.FenceProbeCommand:
 		return desktop.FenceProbeMain(args[1:])
+	case "doctor":
+		return plugin.Doctor(args[1:], os.Stdout, os.Stderr)
 	case "version", "--version", "-version":
 		fmt.Println(plugin.Version)
 		return 0

@@ -5,15 +5,67 @@ package plugin
 import (
 	"context"
 
+	"github.com/botscreen/botscreen/driver/fingerprint"
+	"github.com/botscreen/botscreen/driver/requirements"
+	"github.com/botscreen/botscreen/driver/task"
 	"github.com/botscreen/botscreen/shared/nomadplugin"
 )
 
-// Fingerprint says what this node can run.
+// Fingerprint says what this node can run and, for everything it cannot, why not. It
+// answers at once and again whenever something changes.
 func (d *Driver) Fingerprint(ctx context.Context, send func(*nomadplugin.Fingerprint) error) error {
-	if err := send(&nomadplugin.Fingerprint{Health: nomadplugin.Healthy, HealthDescription: "Healthy",
-		Attributes: map[string]*nomadplugin.Attribute{"driver.botscreen.version": nomadplugin.StringAttribute(Version)}}); err != nil {
+	if err := d.begin(); err != nil {
 		return err
 	}
-	<-ctx.Done()
-	return nil
+	d.mu.Lock()
+	watcher := newFingerprinter(d.settings)
+	d.mu.Unlock()
+	return watcher.Watch(ctx, func(s fingerprint.Snapshot) error { return send(fingerprintMessage(s)) })
+}
+
+func newFingerprinter(settings task.Settings) *fingerprint.Fingerprinter {
+	order := make([]string, len(settings.Order))
+	for i, kind := range settings.Order {
+		order[i] = string(kind)
+	}
+	return &fingerprint.Fingerprinter{
+		Version: Version, Order: order, Band: settings.Band,
+		Probes: []fingerprint.Probe{hostProbe{allowed: settings.AllowHost}},
+	}
+}
+
+// hostProbe tells whether raw host screens may and can run.
+type hostProbe struct {
+	allowed bool
+	host    requirements.Host
+}
+
+func (hostProbe) Kind() string { return fingerprint.Host }
+
+func (p hostProbe) Check(context.Context) fingerprint.Report {
+	if !p.allowed {
+		return fingerprint.Report{Reason: "the plugin's config does not say allow_unsandboxed_host = true"}
+	}
+	if missing := p.host.Missing(); len(missing.Required()) > 0 {
+		return fingerprint.Report{Reason: missing.Sentence()}
+	}
+	return fingerprint.Report{Ready: true}
+}
+
+func fingerprintMessage(s fingerprint.Snapshot) *nomadplugin.Fingerprint {
+	message := &nomadplugin.Fingerprint{
+		Health: nomadplugin.Healthy, HealthDescription: s.Description,
+		Attributes: make(map[string]*nomadplugin.Attribute, len(s.Attributes)),
+	}
+	if s.Health != fingerprint.Healthy {
+		message.Health = nomadplugin.Unhealthy
+	}
+	for name, value := range s.Attributes {
+		if value.Numeric {
+			message.Attributes[name] = nomadplugin.IntAttribute(value.Int, "")
+		} else {
+			message.Attributes[name] = nomadplugin.StringAttribute(value.Text)
+		}
+	}
+	return message
 }

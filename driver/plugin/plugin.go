@@ -26,11 +26,11 @@ type Driver struct {
 	executable string
 	environ    []string
 
-	mu      sync.Mutex // guards all below
-	config  operatorConfig
-	manager *task.Manager
-	mhz     float64 // the node's whole compute, for stats
-	reaping context.CancelFunc
+	mu       sync.Mutex // guards all below
+	settings task.Settings
+	manager  *task.Manager
+	mhz      float64 // one core's share of the node's compute, for stats
+	reaping  context.CancelFunc
 }
 
 var _ nomadplugin.Driver = (*Driver)(nil)
@@ -76,7 +76,7 @@ func (d *Driver) SetConfig(_ context.Context, req *nomadplugin.SetConfigRequest)
 		d.log.Warn("the new plugin config is used after the next restart of the plugin: screens of the present one run")
 		return nil
 	}
-	d.config = config
+	d.settings = settings
 	d.manager = task.New(settings, boundaries(d.log), d.environ, d.log)
 	return nil
 }
