@@ -180,6 +180,8 @@ func (s *suite) checkForged() {
 	innocent := exec.Command("sleep", "300")
 	s.must(innocent.Start())
 	s.Cleanup(func() { _ = innocent.Process.Kill(); _ = innocent.Wait() })
+	// Starts are counted in ticks of 10 ms, and these two must differ.
+	<-time.After(50 * time.Millisecond)
 	r := s.start(s.host, s.newAlloc(), s.Runs(s))
 	s.must(r.on.DestroyTask(s.soon(), r.id, true))
 	handle := s.Forge(s, stored(r.handle), innocent.Process.Pid)
