@@ -106,6 +106,8 @@ func (s Spec) run(ctx context.Context, ready io.WriteCloser) error {
 			return errors.Join(err, ready.Close())
 		}
 		out := newRotator(dir, s.Task+"."+stream, s.MaxFiles, int64(s.MaxFileMB)<<20)
+		// There is a log from the start, if an empty one.
+		out.open()
 		wg.Go(func() { collect(ctx, fifo, out) })
 	}
 	_, _ = io.WriteString(ready, "ready")
