@@ -1,0 +1,432 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package lease
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/botscreen/botscreen/shared/screen"
+)
+
+// told collects notices.
+type told struct {
+	mu   sync.Mutex // guards list
+	list []Notice
+}
+
+func (n *told) notify(notice Notice) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.list = append(n.list, notice)
+}
+
+// kinds returns and forgets what was told.
+func (n *told) kinds() []NoticeKind {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	var kinds []NoticeKind
+	for _, notice := range n.list {
+		kinds = append(kinds, notice.Kind)
+	}
+	n.list = nil
+	return kinds
+}
+
+// keep opens a keeper in path and runs it for the test's bubble.
+func keep(t *testing.T, path string, policy Policy) (*Keeper, *told) {
+	t.Helper()
+	var notices told
+	k, err := OpenKeeper(NewStore(openDir(t, path), Origin{Fresh: true}), Options{Policy: policy, Notify: notices.notify})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- k.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; !errors.Is(err, context.Canceled) {
+			t.Errorf("run: %v", err)
+		}
+	})
+	return k, &notices
+}
+
+func (k *Keeper) now() Lease {
+	l, _ := k.Lease()
+	return l
+}
+
+func mustTake(t *testing.T, k *Keeper, v ViewerID) Lease {
+	t.Helper()
+	l, err := k.Take(v, screen.Untrusted{}, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+// L5: the last taker wins.
+func TestL5LastTakerWins(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k, notices := keep(t, t.TempDir(), DefaultPolicy())
+		first := k.now()
+		mustTake(t, k, "a")
+		l := mustTake(t, k, "b")
+		if l.Epoch != first.Epoch+2 || !k.Holds("b") || k.Holds("a") {
+			t.Errorf("%+v", l)
+		}
+		if got := notices.list[1]; got.From.Viewer != "a" || got.To.Viewer != "b" {
+			t.Errorf("the loser is not named: %+v", got)
+		}
+		if l, err := k.Release("a"); err != nil || !l.HeldBy("b") {
+			t.Errorf("the loser releases: %+v, %v", l, err)
+		}
+	})
+}
+
+// L5: with consent the present holder has 10 seconds to say no.
+func TestL5Consent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		policy := DefaultPolicy()
+		policy.Consent = true
+		k, notices := keep(t, t.TempDir(), policy)
+		k.Attach("a")
+		mustTake(t, k, "a") // nobody is asked for the agent
+		begin := time.Now()
+		var asked *AskedError
+		if l, err := k.Take("b", screen.Distrust("mine"), false); !errors.As(err, &asked) || !l.HeldBy("a") || !asked.Until.Equal(begin.Add(10*time.Second)) {
+			t.Fatalf("%+v, %v", l, err)
+		}
+		time.Sleep(5 * time.Second)
+		k.Deny("b") // not its to deny
+		k.Deny("a")
+		time.Sleep(time.Hour)
+		if !k.Holds("a") {
+			t.Error("denied and taken all the same")
+		}
+		// Unanswered it is granted at its time; a later claim takes its place, not more time.
+		k.Take("b", screen.Untrusted{}, false)
+		time.Sleep(9 * time.Second)
+		k.Take("c", screen.Untrusted{}, false)
+		time.Sleep(time.Second - 1)
+		synctest.Wait()
+		if !k.Holds("a") {
+			t.Error("taken before its time")
+		}
+		time.Sleep(time.Nanosecond)
+		synctest.Wait()
+		if !k.Holds("c") {
+			t.Errorf("not granted: %+v", k.now())
+		}
+		want := []NoticeKind{Taken, Asked, Denied, Asked, Asked, Taken}
+		if got := notices.kinds(); !slices.Equal(got, want) {
+			t.Errorf("told %v, want %v", got, want)
+		}
+		// A holder that lets go gives it to the one who asked; so does one that vanishes,
+		// and one that is away is not asked.
+		k.Attach("c")
+		k.Take("a", screen.Untrusted{}, false)
+		if l, err := k.Release("c"); err != nil || !l.HeldBy("a") {
+			t.Errorf("released: %+v, %v", l, err)
+		}
+		k.Take("b", screen.Untrusted{}, false)
+		k.Detach("a", false)
+		if !k.Holds("b") {
+			t.Errorf("vanished: %+v", k.now())
+		}
+		mustTake(t, k, "c")
+		// An operator does not ask.
+		if l, err := k.Take("a", screen.Untrusted{}, true); err != nil || !l.HeldBy("a") {
+			t.Errorf("forced: %+v, %v", l, err)
+		}
+	})
+}
+
+// L9: only a deliberate end hands back, and only that of the last stream.
+func TestL9LostConnectionIsNoHandBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k, _ := keep(t, t.TempDir(), DefaultPolicy())
+		k.Attach("a")
+		held := mustTake(t, k, "a")
+		if !held.Away.IsZero() {
+			t.Errorf("taken by an attached viewer: %+v", held)
+		}
+		k.Detach("a", false)
+		if l := k.now(); !l.HeldBy("a") || l.Away.IsZero() || l.Epoch != held.Epoch {
+			t.Errorf("lost: %+v", l)
+		}
+		k.Attach("a")
+		if l := k.now(); l != held {
+			t.Errorf("back: %+v", l)
+		}
+		k.Attach("b")
+		k.Detach("b", true)
+		k.Attach("a") // a newer stream of the same viewer replaces the older
+		k.Detach("a", true)
+		if !k.Holds("a") {
+			t.Error("the end of one of two streams handed back")
+		}
+		if l, err := k.Detach("a", true); err != nil || l.Holder != Agent || l.Epoch != held.Epoch+1 {
+			t.Errorf("deliberate: %+v, %v", l, err)
+		}
+	})
+}
+
+// L10, LSE-14: grace, one reminder, then parked; nothing else until somebody acts.
+func TestL10VanishedHolder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k, notices := keep(t, t.TempDir(), DefaultPolicy())
+		held := mustTake(t, k, "a") // by the command: no stream has come yet
+		notices.kinds()
+		time.Sleep(time.Minute - 1)
+		synctest.Wait()
+		if got := notices.kinds(); got != nil {
+			t.Errorf("told %v within the grace", got)
+		}
+		time.Sleep(time.Nanosecond)
+		synctest.Wait()
+		if got := notices.kinds(); !slices.Equal(got, []NoticeKind{HumanAway}) {
+			t.Errorf("told %v at its end", got)
+		}
+		var refusal *HeldError
+		if err := k.Admit(held.Epoch); !errors.As(err, &refusal) || !refusal.Left {
+			t.Errorf("the agent is told %v", err)
+		}
+		time.Sleep(1000 * time.Hour)
+		synctest.Wait()
+		if got := notices.kinds(); got != nil || !k.Holds("a") {
+			t.Errorf("told %v, lease %+v", got, k.now())
+		}
+		k.Attach("a")
+		k.Detach("a", false)
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		if got := notices.kinds(); !slices.Equal(got, []NoticeKind{HumanAway}) {
+			t.Errorf("told %v the second time", got)
+		}
+		if l, err := k.Free(); err != nil || l.Holder != Agent || k.Admit(l.Epoch) != nil {
+			t.Errorf("freed: %+v, %v", l, err)
+		}
+	})
+}
+
+// L10: with a limit the lease returns by itself, also for the next supervisor.
+func TestL10AwayLimit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		path := t.TempDir()
+		policy := DefaultPolicy()
+		policy.AwayLimit = time.Hour
+		k, _ := keep(t, path, policy)
+		held := mustTake(t, k, "a")
+		time.Sleep(30 * time.Minute)
+		next, notices := keep(t, path, policy)
+		time.Sleep(31*time.Minute - 1)
+		synctest.Wait()
+		if !next.Holds("a") {
+			t.Error("returned early")
+		}
+		time.Sleep(time.Nanosecond)
+		synctest.Wait()
+		if l := next.now(); l.Holder != Agent || l.Epoch != held.Epoch+1 {
+			t.Errorf("%+v", l)
+		}
+		if got := notices.kinds(); !slices.Equal(got, []NoticeKind{HumanAway, HandedBack}) {
+			t.Errorf("told %v", got)
+		}
+	})
+}
+
+// While hands change nobody is admitted, and the new lease is not seen before the
+// old holder's keys are released.
+func TestHandoverComesFirst(t *testing.T) {
+	var k *Keeper
+	var calls int
+	store := NewStore(openDir(t, t.TempDir()), Origin{Fresh: true})
+	k, err := OpenKeeper(store, Options{Policy: DefaultPolicy(), Handover: func(from, to Lease) {
+		calls++
+		if seen, _ := k.Lease(); seen != from {
+			t.Errorf("%+v is seen already", seen)
+		}
+		for _, epoch := range []Epoch{from.Epoch, to.Epoch} {
+			if k.Admit(epoch) == nil {
+				t.Errorf("epoch %d is admitted while hands change", epoch)
+			}
+		}
+		if k.Holds("a") || k.Holds("b") {
+			t.Error("a human holds while hands change")
+		}
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	mustTake(t, k, "a")
+	mustTake(t, k, "a") // no change
+	mustTake(t, k, "b")
+	k.Release("a") // ignored
+	k.Release("b")
+	k.Free() // no change
+	if calls != 3 {
+		t.Errorf("%d handovers, want 3", calls)
+	}
+}
+
+// No action of the agent comes after the handover that voids it, whoever is faster.
+func TestL6NoActionAfterHandover(t *testing.T) {
+	var input sync.Mutex // the relay's: who holds it may write to the screen
+	closed := map[Epoch]bool{}
+	store := NewStore(openDir(t, t.TempDir()), Origin{Fresh: true})
+	k, err := OpenKeeper(store, Options{Policy: DefaultPolicy(), Handover: func(from, _ Lease) {
+		input.Lock()
+		defer input.Unlock()
+		closed[from.Epoch] = true
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var agents sync.WaitGroup
+	stop := make(chan struct{})
+	for range 4 {
+		agents.Add(1)
+		go func() {
+			defer agents.Done()
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				seen := k.now().Epoch
+				input.Lock()
+				if k.Admit(seen) == nil && closed[seen] {
+					t.Errorf("epoch %d acts after its handover", seen)
+				}
+				input.Unlock()
+			}
+		}()
+	}
+	for range 50 {
+		mustTake(t, k, "a")
+		k.Release("a")
+	}
+	close(stop)
+	agents.Wait()
+}
+
+func TestLeaseChannel(t *testing.T) {
+	k, err := OpenKeeper(NewStore(openDir(t, t.TempDir()), Origin{Fresh: true}), Options{Policy: DefaultPolicy()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, changed := k.Lease()
+	k.Release("a")
+	select {
+	case <-changed:
+		t.Fatal("nothing changed and it was told")
+	default:
+	}
+	go k.Take("a", screen.Untrusted{}, false)
+	<-changed
+	if !k.Holds("a") {
+		t.Error("told before it was so")
+	}
+}
+
+// LSE-08: when the disk fails a person still gets the screen, an agent does not
+// get it back, and what was missed is written as soon as it goes.
+func TestDiskFails(t *testing.T) {
+	path := t.TempDir()
+	k, err := OpenKeeper(NewStore(openDir(t, path), Origin{Fresh: true}), Options{Policy: DefaultPolicy()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	first := k.now()
+	lockPath := filepath.Join(path, lockFile)
+	if err := errors.Join(os.Remove(lockPath), os.Mkdir(lockPath, 0o700)); err != nil {
+		t.Fatal(err)
+	}
+	l, err := k.Take("a", screen.Untrusted{}, false)
+	if err != nil || !l.HeldBy("a") || l.Epoch != first.Epoch+1 || k.Trouble() == nil {
+		t.Fatalf("%+v, %v, trouble %v", l, err, k.Trouble())
+	}
+	var disk *StoreError
+	if l, err := k.Release("a"); !errors.As(err, &disk) || !l.HeldBy("a") || k.Admit(first.Epoch) == nil {
+		t.Errorf("released into nothing: %+v, %v", l, err)
+	}
+	if err := os.Remove(lockPath); err != nil {
+		t.Fatal(err)
+	}
+	l, err = k.Release("a")
+	if err != nil || l.Holder != Agent || l.Epoch != first.Epoch+2 || k.Trouble() != nil {
+		t.Errorf("%+v, %v, trouble %v", l, err, k.Trouble())
+	}
+	if got := NewStore(openDir(t, path), Origin{}).Read(time.Now()); got != l {
+		t.Errorf("on disk: %+v", got)
+	}
+}
+
+// A refused step is no trouble of the disk.
+func TestRefusedStep(t *testing.T) {
+	k, err := OpenKeeper(NewStore(openDir(t, t.TempDir()), Origin{Fresh: true}), Options{Policy: DefaultPolicy()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := k.now()
+	if l, err := k.Take("", screen.Untrusted{}, false); !errors.Is(err, ErrViewerID) || l != before || k.Trouble() != nil {
+		t.Errorf("%+v, %v, %v", l, err, k.Trouble())
+	}
+}
+
+// X26 while the supervisor lives: a human it knows keeps the screen and can hand it
+// back; from the agent a lost file takes it.
+func TestX26LostUnderAKeeper(t *testing.T) {
+	path := t.TempDir()
+	var notices told
+	k, err := OpenKeeper(NewStore(openDir(t, path), Origin{Fresh: true}), Options{Policy: DefaultPolicy(), Notify: notices.notify})
+	if err != nil {
+		t.Fatal(err)
+	}
+	held := mustTake(t, k, "a")
+	os.Remove(filepath.Join(path, leaseFile))
+	k.Attach("a")
+	if l := k.now(); !l.HeldBy("a") || l.Epoch != held.Epoch {
+		t.Errorf("%+v", l)
+	}
+	freed, err := k.Release("a")
+	if err != nil || freed.Holder != Agent || freed.Epoch != held.Epoch+1 {
+		t.Errorf("%+v, %v", freed, err)
+	}
+	os.Remove(filepath.Join(path, leaseFile))
+	k.Attach("b") // any look at the disk
+	l := k.now()
+	if !l.Held() || l.Viewer != "" || l.Epoch <= freed.Epoch || k.Admit(freed.Epoch) == nil || k.Admit(l.Epoch) == nil {
+		t.Errorf("%+v", l)
+	}
+	if got := notices.kinds(); !slices.Equal(got, []NoticeKind{Taken, HandedBack, Taken}) {
+		t.Errorf("told %v", got)
+	}
+}
+
+// BenchmarkTakeAndRelease is two changes of hands, each durable on disk.
+func BenchmarkTakeAndRelease(b *testing.B) {
+	k, err := OpenKeeper(NewStore(openDir(b, b.TempDir()), Origin{Fresh: true}), Options{Policy: DefaultPolicy()})
+	if err != nil {
+		b.Fatal(err)
+	}
+	for b.Loop() {
+		if _, err := k.Take("a", screen.Untrusted{}, false); err != nil {
+			b.Fatal(err)
+		}
+		if _, err := k.Release("a"); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

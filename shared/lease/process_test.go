@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package lease
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/botscreen/botscreen/shared/screen"
+)
+
+// helperDir, when set, makes this binary one of many processes at one lease.
+const helperDir = "BOTSCREEN_TEST_LEASE_DIR"
+
+func TestMain(m *testing.M) {
+	if dir := os.Getenv(helperDir); dir != "" {
+		changeHands(dir)
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// changeHands takes and frees for ever, and says which epochs it has made, each
+// after it is on disk and before the next.
+func changeHands(path string) {
+	dir, err := os.OpenRoot(path)
+	if err != nil {
+		panic(err)
+	}
+	s := NewStore(dir, Origin{})
+	me := ViewerID(fmt.Sprintf("process-%d", os.Getpid()))
+	for i := 0; ; i++ {
+		var was Lease
+		l, err := s.Update(time.Now(), func(l Lease) (Lease, error) {
+			was = l
+			if i%3 == 2 {
+				return l.Free(time.Now())
+			}
+			return l.Take(me, screen.Untrusted{}, time.Now())
+		})
+		if err != nil {
+			panic(err)
+		}
+		if l.Epoch == was.Epoch {
+			continue
+		}
+		if _, err := fmt.Println(uint64(was.Epoch), uint64(l.Epoch)); err != nil {
+			return // the parent has seen enough
+		}
+	}
+}
+
+type helper struct {
+	cmd *exec.Cmd
+	out io.ReadCloser
+	say *bufio.Scanner
+}
+
+func startHelper(t *testing.T, path string) *helper {
+	t.Helper()
+	h := &helper{cmd: exec.Command(os.Args[0])}
+	h.cmd.Env = append(os.Environ(), helperDir+"="+path)
+	h.cmd.Stderr = os.Stderr
+	var err error
+	if h.out, err = h.cmd.StdoutPipe(); err != nil {
+		t.Fatal(err)
+	}
+	if err := h.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	h.say = bufio.NewScanner(h.out)
+	t.Cleanup(h.kill)
+	return h
+}
+
+// change is the next epoch that the process made.
+func (h *helper) change() (from, to Epoch, err error) {
+	if !h.say.Scan() {
+		return 0, 0, errors.Join(io.ErrUnexpectedEOF, h.say.Err())
+	}
+	for i, text := range strings.Fields(h.say.Text()) {
+		n, err := strconv.ParseUint(text, 10, 64)
+		if err != nil {
+			return 0, 0, err
+		}
+		if i == 0 {
+			from = Epoch(n)
+		}
+		to = Epoch(n)
+	}
+	return from, to, nil
+}
+
+func (h *helper) kill() {
+	h.cmd.Process.Kill()
+	h.cmd.Wait()
+}
+
+// Many processes at one lease: every epoch is made once, one above the one before
+// it, and what one process has made another sees at once (L16).
+func TestL16ManyProcesses(t *testing.T) {
+	path := t.TempDir()
+	dir := openDir(t, path)
+	first, err := NewStore(dir, Origin{Fresh: true}).Load(time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	const processes, changes = 6, 25
+	type made struct {
+		from, to Epoch
+		err      error
+	}
+	all := make(chan made)
+	for range processes {
+		h := startHelper(t, path)
+		go func() {
+			for range changes {
+				from, to, err := h.change()
+				all <- made{from, to, err}
+				if err != nil {
+					return
+				}
+			}
+		}()
+	}
+	reader := NewStore(dir, Origin{})
+	seen := map[Epoch]bool{}
+	for range processes * changes {
+		m := <-all
+		if m.err != nil {
+			t.Fatal(m.err)
+		}
+		if m.to != m.from+1 || m.from < first.Epoch || seen[m.to] {
+			t.Errorf("epoch %d was made of %d, twice: %v", m.to, m.from, seen[m.to])
+		}
+		seen[m.to] = true
+		if now := reader.Read(time.Now()); now.Epoch < m.to {
+			t.Errorf("epoch %d is not seen: %d", m.to, now.Epoch)
+		}
+	}
+}
+
+// kill -9 at any moment leaves a whole lease that has not gone back.
+func TestKilledWhileWriting(t *testing.T) {
+	path := t.TempDir()
+	dir := openDir(t, path)
+	if _, err := NewStore(dir, Origin{Fresh: true}).Load(time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 20 {
+		h := startHelper(t, path)
+		var last Epoch
+		for range 1 + i%5 {
+			_, to, err := h.change()
+			if err != nil {
+				t.Fatal(err)
+			}
+			last = to
+		}
+		h.kill()
+		s := NewStore(dir, Origin{})
+		l, from := s.current(time.Now())
+		if from != stored || l.Epoch < last {
+			t.Fatalf("after epoch %d: %+v, state %d", last, l, from)
+		}
+	}
+}
