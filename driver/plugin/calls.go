@@ -190,7 +190,7 @@ func (d *Driver) InspectTask(_ context.Context, id nomadplugin.TaskID) (*nomadpl
 			"profile":         string(v.Profile),
 			"isolation":       string(v.Isolation),
 			"display":         fmt.Sprintf(":%d", v.Display),
-			"session_pid":     fmt.Sprint(v.SessionPID),
+			"pid":             fmt.Sprint(v.SessionPID), // the screen ends with this process
 			"supervisor_pid":  fmt.Sprint(v.SupervisorPID),
 			"operator_socket": v.OperatorSocket,
 			"uid":             fmt.Sprint(v.Account.UID),

@@ -95,21 +95,38 @@ func (m *Manager) adopt(ctx context.Context, r runRecord) error {
 // in the middle of a start, or an agent that lost a task. A run that another task owns
 // and that lives is not touched: the profile is in use.
 func (s *start) clearLeftovers(ctx context.Context) error {
-	hash := s.request.screenID().Hash()
-	var old runRecord
-	err := s.m.runs.load(hash, &old)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
+	names, err := s.m.runs.names()
 	if err != nil {
 		return fmt.Errorf("clear leftovers: %w", err)
 	}
-	ours := old.AllocID == s.request.AllocID && old.TaskName == s.request.TaskName
-	if !ours && old.Ready && old.Sandbox.Session.Alive() {
-		return &ProfileBusyError{Task: old.TaskID, Alloc: old.AllocID}
+	hash := s.request.screenID().Hash()
+	for _, name := range names {
+		var old runRecord
+		if err := s.m.runs.load(name, &old); errors.Is(err, fs.ErrNotExist) || err != nil && name != hash {
+			continue // gone meanwhile, or another screen's trouble
+		} else if err != nil {
+			return fmt.Errorf("clear leftovers: %w", err)
+		}
+		// An earlier run of this very task may have had another profile.
+		ours := old.AllocID == s.request.AllocID && old.TaskName == s.request.TaskName
+		if name != hash && (!ours || s.m.manages(old.TaskID)) {
+			continue
+		}
+		if !ours && old.Ready && old.Sandbox.Session.Alive() {
+			return &ProfileBusyError{Task: old.TaskID, Alloc: old.AllocID}
+		}
+		s.m.log.Warn("removing what an earlier run left", "profile", old.Profile, "task", old.TaskID)
+		if err := s.m.removeRun(ctx, old); err != nil {
+			return err
+		}
 	}
-	s.m.log.Warn("removing what an earlier run of the screen left", "profile", old.Profile, "task", old.TaskID)
-	return s.m.removeRun(ctx, old)
+	return nil
+}
+
+// manages reports whether a task of this process is running.
+func (m *Manager) manages(id ID) bool {
+	t, err := m.Get(id)
+	return err == nil && !t.over()
 }
 
 // removeRun ends and removes a run that nobody manages.
