@@ -39,6 +39,7 @@ type Desktop struct {
 
 	mu       sync.Mutex // guards the rest
 	core     []*child   // Xvnc, bus, xfconfd: what the others need until their end
+	parts    []*child   // the Xfce components, as they were started
 	stopOnce sync.Once
 }
 

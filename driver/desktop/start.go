@@ -169,7 +169,7 @@ func (d *Desktop) startBus(ctx context.Context) (*child, error) {
 func (d *Desktop) startComponents(programs []Program, fail context.CancelCauseFunc) ([]component, error) {
 	var started []component
 	for _, p := range programs {
-		c, err := d.launcher.start(p)
+		c, err := d.launchPart(p)
 		if err != nil {
 			return nil, err
 		}

@@ -18,6 +18,7 @@ import (
 
 // Time limits of a stop beside the grace that the caller gives.
 const (
+	partGrace = 1 * time.Second // for the Xfce components after TERM
 	coreGrace = 1 * time.Second // for Xvnc, bus and xfconfd after TERM
 	killLimit = 5 * time.Second // for everybody after KILL
 )
@@ -90,7 +91,9 @@ func (d *Desktop) endAll(grace time.Duration) error {
 		return !slices.ContainsFunc(core, func(c *child) bool { return c.pid == pid })
 	}
 	if grace > 0 {
+		impatient := time.AfterFunc(partGrace, d.killParts)
 		signalAll(unix.SIGTERM, grace, notCore)
+		impatient.Stop()
 		signalAll(unix.SIGKILL, killLimit, notCore)
 		signalCore(core, unix.SIGTERM, min(grace, coreGrace))
 	}
@@ -98,6 +101,17 @@ func (d *Desktop) endAll(grace time.Duration) error {
 	// dumpable is invisible even to us.
 	signalCore(core, unix.SIGKILL, killLimit)
 	return killTheRest()
+}
+
+// killParts ends the Xfce components that did not mind TERM: one that has just
+// been started loses it (it asks a main loop to quit that does not run yet).
+// What they have to save lies with xfconfd. Others keep their full grace.
+func (d *Desktop) killParts() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, c := range d.parts {
+		_ = c.process.Kill() // it may have ended already
+	}
 }
 
 // killTheRest kills until nobody is left below this process: who dies hands its

@@ -65,7 +65,7 @@ func (d *Desktop) keep(c component) {
 			d.emit(Event{Kind: EventGaveUp, Program: name, Detail: reason})
 			return
 		}
-		again, err := d.relaunch(c.program)
+		again, err := d.launchPart(c.program)
 		if err != nil {
 			d.emit(Event{Kind: EventGaveUp, Program: name, Detail: err.Error()})
 			return
@@ -84,9 +84,21 @@ func (d *Desktop) isStopping() bool {
 	}
 }
 
-// relaunch starts p unless the desktop is stopping. The lock is the one under
+// launchPart starts a component and remembers it for the stop.
+func (d *Desktop) launchPart(p Program) (*child, error) {
+	c, err := d.launch(p)
+	if err != nil {
+		return nil, err
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.parts = append(d.parts, c)
+	return c, nil
+}
+
+// launch starts p unless the desktop is stopping. The lock is the one under
 // which stopping begins, so nothing is started behind its back.
-func (d *Desktop) relaunch(p Program) (*child, error) {
+func (d *Desktop) launch(p Program) (*child, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.isStopping() {
@@ -97,7 +109,7 @@ func (d *Desktop) relaunch(p Program) (*child, error) {
 
 // runCommand runs the program that the job wants on its desktop.
 func (d *Desktop) runCommand(p Program) {
-	c, err := d.relaunch(p)
+	c, err := d.launch(p)
 	if err != nil {
 		d.emit(Event{Kind: EventExited, Program: p.Name, Detail: err.Error(), Status: -1})
 		return

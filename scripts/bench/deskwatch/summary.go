@@ -16,10 +16,10 @@ func summarize(w io.Writer, subjects []string, all map[string][]sample) error {
 		var ready, cpu, ratio []float64
 		for i, s := range all[subject] {
 			ready, cpu = append(ready, s.Ready), append(cpu, s.CPU)
-			ratio = append(ratio, all[subjects[0]][i].Ready/s.Ready)
+			ratio = append(ratio, s.Ready/all[subjects[0]][i].Ready)
 		}
-		_, err := fmt.Fprintf(w, "%-12s ready %s ms  cpu %s ms  %s / it %s\n", filepath.Base(subject),
-			spread(ready, "%.0f"), spread(cpu, "%.0f"), filepath.Base(subjects[0]), spread(ratio, "%.2f"))
+		_, err := fmt.Fprintf(w, "%-12s ready %s ms  cpu %s ms  %s × %s\n", filepath.Base(subject),
+			spread(ready, "%.0f"), spread(cpu, "%.0f"), spread(ratio, "%.2f"), filepath.Base(subjects[0]))
 		if err != nil {
 			return err
 		}
