@@ -62,11 +62,24 @@ func (s *Server) admit(job *api.Job) (*api.Job, error) {
 	if faults := unsupported(job); len(faults) > 0 {
 		return nil, refuse(http.StatusInternalServerError, "%s", faultList(faults))
 	}
-	job.Canonicalize()
+	fill(job)
 	if faults := validate(job); len(faults) > 0 {
 		return nil, refuse(http.StatusInternalServerError, "%s", faultList(faults))
 	}
 	return job, nil
+}
+
+// fill writes the defaults into a job: those of the API's client, and those that only
+// servers know.
+func fill(job *api.Job) {
+	job.Canonicalize()
+	if len(job.Datacenters) == 0 {
+		job.Datacenters = []string{"*"}
+	}
+	if job.NodePool == nil || *job.NodePool == "" {
+		pool := "default"
+		job.NodePool = &pool
+	}
 }
 
 func clone(job *api.Job) (*api.Job, error) {

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package devagenttest
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/botscreen/botscreen/shared/nomadplugin"
+)
+
+// serveControl stands for a supervisor behind the reserved command botscreen:control:
+// the hello, the answer, and then HTTP over the stream.
+func serveControl(ctx context.Context, t *task, req nomadplugin.ExecRequest) (*nomadplugin.ExitResult, error) {
+	in := bufio.NewReader(req.Stdin)
+	line, err := in.ReadBytes('\n')
+	if err != nil {
+		return nil, err
+	}
+	var hello struct {
+		V      int    `json:"v"`
+		Viewer string `json:"viewer"`
+		Mode   string `json:"mode"`
+	}
+	if err := json.Unmarshal(line, &hello); err != nil || hello.V != 1 {
+		_, err := fmt.Fprintln(req.Stdout, `{"v":1,"error":{"kind":"bad_request","message":"no hello"}}`)
+		return &nomadplugin.ExitResult{ExitCode: 1}, err
+	}
+	if _, err := fmt.Fprintln(req.Stdout, `{"v":1}`); err != nil {
+		return nil, err
+	}
+	conn := &pipeConn{r: in, w: req.Stdout, closed: make(chan struct{})}
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /v1/status", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(w).Encode(map[string]any{"state": "ready", "profile": t.config.GetName()})
+	})
+	mux.HandleFunc("GET /v1/screenshot", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "image/png")
+		w.Header().Set("Botscreen-Epoch", "7")
+		_, _ = w.Write(pixel)
+	})
+	s := &http.Server{Handler: mux, ReadHeaderTimeout: time.Minute}
+	stop := context.AfterFunc(ctx, func() { _ = s.Close() })
+	defer stop()
+	_ = s.Serve(&oneListener{conn: conn})
+	return &nomadplugin.ExitResult{}, nil
+}
+
+// pixel is a PNG of one white pixel.
+var pixel = []byte("\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR\x00\x00\x00\x01\x00\x00\x00\x01\x08\x00\x00\x00\x00:~\x9bU\x00\x00\x00\nIDATx\xdac\xf8\x0f\x00\x01\x01\x01\x00\x1b\xb6\xeeV\x00\x00\x00\x00IEND\xaeB`\x82")
+
+// pipeConn makes a connection of an exec stream's two ends.
+type pipeConn struct {
+	r      io.Reader
+	w      io.Writer
+	closed chan struct{}
+}
+
+func (c *pipeConn) Read(p []byte) (int, error) {
+	n, err := c.r.Read(p)
+	if err != nil {
+		_ = c.Close()
+	}
+	return n, err
+}
+func (c *pipeConn) Write(p []byte) (int, error) { return c.w.Write(p) }
+func (c *pipeConn) Close() error {
+	select {
+	case <-c.closed:
+	default:
+		close(c.closed)
+	}
+	return nil
+}
+func (c *pipeConn) LocalAddr() net.Addr              { return &net.UnixAddr{Name: "exec", Net: "unix"} }
+func (c *pipeConn) RemoteAddr() net.Addr             { return &net.UnixAddr{Name: "exec", Net: "unix"} }
+func (c *pipeConn) SetDeadline(time.Time) error      { return nil }
+func (c *pipeConn) SetReadDeadline(time.Time) error  { return nil }
+func (c *pipeConn) SetWriteDeadline(time.Time) error { return nil }
+
+// oneListener gives its one connection and then waits for its end.
+type oneListener struct {
+	conn  *pipeConn
+	given bool
+}
+
+func (l *oneListener) Accept() (net.Conn, error) {
+	if l.given {
+		<-l.conn.closed
+		return nil, net.ErrClosed
+	}
+	l.given = true
+	return l.conn, nil
+}
+func (l *oneListener) Close() error   { return l.conn.Close() }
+func (l *oneListener) Addr() net.Addr { return l.conn.LocalAddr() }
