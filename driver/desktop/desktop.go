@@ -41,6 +41,8 @@ type Desktop struct {
 	core     []*child   // Xvnc, bus, xfconfd: what the others need until their end
 	parts    []*child   // the Xfce components, as they were started
 	stopOnce sync.Once
+
+	untrusted untrustedCookie
 }
 
 // eventRoom is far more than a desktop has events between two looks of a reader.

@@ -74,7 +74,7 @@ func preparePlace(o Options) (*place, error) {
 // clear removes what an earlier desktop left in the place.
 func (p *place) clear() error {
 	var failed []error
-	for _, name := range []string{fileEnv, fileDisplay, fileAuthority, fileBus, fileRFB} {
+	for _, name := range []string{fileEnv, fileDisplay, fileAuthority, fileUntrusted, fileBus, fileRFB} {
 		if err := p.dir.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			failed = append(failed, err)
 		}

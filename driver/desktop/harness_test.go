@@ -20,6 +20,7 @@ import (
 	"time"
 	"unsafe"
 
+	"github.com/jezek/xgb/xproto"
 	"golang.org/x/sys/unix"
 
 	"github.com/botscreen/botscreen/driver/display"
@@ -549,4 +550,17 @@ func (b *syncBuffer) String() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.b.String()
+}
+
+// selectionOwned reports whether somebody owns a selection.
+func (x *xclient) selectionOwned(name string) (bool, error) {
+	atom, err := x.atom(name)
+	if err != nil {
+		return false, err
+	}
+	reply, err := xproto.GetSelectionOwner(x.conn, atom).Reply()
+	if err != nil {
+		return false, err
+	}
+	return reply.Owner != 0, nil
 }

@@ -95,6 +95,11 @@ func (d *Desktop) endAll(grace time.Duration) error {
 		signalAll(unix.SIGTERM, grace, notCore)
 		impatient.Stop()
 		signalAll(unix.SIGKILL, killLimit, notCore)
+		// xfconfd first: it writes settings when it ends, but not when it loses the bus.
+		xfconf := slices.IndexFunc(core, func(c *child) bool { return c.name == nameXfconf })
+		if xfconf >= 0 {
+			signalCore(core[xfconf:xfconf+1], unix.SIGTERM, min(grace, coreGrace))
+		}
 		signalCore(core, unix.SIGTERM, min(grace, coreGrace))
 	}
 	// The core by its handles: with /proc mounted hidepid a process that is not

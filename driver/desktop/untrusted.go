@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 
 	"github.com/jezek/xgb"
 	"github.com/jezek/xgb/xproto"
@@ -17,6 +18,12 @@ import (
 
 // fileUntrusted is the authority file below XDir of programs that asked for no GUI.
 const fileUntrusted = "Xauthority.untrusted"
+
+// untrustedCookie remembers that the cookie has been made.
+type untrustedCookie struct {
+	mu   sync.Mutex // guards made
+	made bool
+}
 
 // UntrustedEnv is Env for programs that need no window of their own. Their cookie is
 // an untrusted one of the SECURITY extension: the server lets them neither read the
