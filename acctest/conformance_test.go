@@ -42,7 +42,8 @@ func TestConformance(t *testing.T) {
 		},
 		RejectedConfig: conformance.Config{"displays": "from here to there"},
 		Runs: func(testing.TB) conformance.Config {
-			return desk(program("trap 'echo hung up' HUP; echo here I am; while :; do sleep 1; done"))
+			// It blocks without a child: the suite compares the processes of a task.
+			return desk(program("trap 'echo hung up' HUP; echo here I am; mkfifo $HOME/block; exec 3<>$HOME/block; while :; do read x <&3; done"))
 		},
 		Stubborn: func(testing.TB) conformance.Config {
 			return desk(program("trap '' TERM INT HUP; echo here I am; while :; do sleep 1; done"))
@@ -67,6 +68,7 @@ func TestConformance(t *testing.T) {
 		Forge:       forge,
 		Shell:       []string{"/bin/sh", "-c"},
 		User:        "nobody",
+		EndsInOrder: true,
 		StopTimeout: 8 * time.Second,
 		Tasks:       6,
 	})

@@ -2,22 +2,46 @@
 
 package display
 
-import "fmt"
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// reapPoll is how often a dead server's pid is looked at: there is no event for the
+// moment another process, usually init, collects its own child.
+const reapPoll = 10 * time.Millisecond
 
 // Tidy removes the lock and the socket that a killed X server left on n. A number that
-// lives, or that a start has claimed, is not touched (D5).
-func (c *Claims) Tidy(n Number) error {
+// lives, or that a start has claimed, is not touched (D5). A server that is dead but not
+// yet reaped still counts as living for every other X server, so it is waited for, at
+// most until ctx ends.
+func (c *Claims) Tidy(ctx context.Context, n Number) error {
 	dir, err := c.Node.Sub("displays")
 	if err != nil {
 		return fmt.Errorf("tidy display %s: %w", n, err)
 	}
 	defer dir.Close()
-	claim, err := c.try(dir, n, &ExhaustedError{Band: c.Band})
-	if err != nil {
-		return fmt.Errorf("tidy display %s: %w", n, err)
+	for {
+		claim, err := c.try(dir, n, &ExhaustedError{Band: c.Band})
+		if err != nil {
+			return fmt.Errorf("tidy display %s: %w", n, err)
+		}
+		if claim != nil {
+			claim.Release()
+			return nil
+		}
+		status, err := c.Inspect(n)
+		if err != nil {
+			return fmt.Errorf("tidy display %s: %w", n, err)
+		}
+		if status.PID == 0 || !c.process(status.PID).zombie {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("tidy display %s: process %d is dead but not reaped: %w", n, status.PID, ctx.Err())
+		case <-time.After(reapPoll):
+		}
 	}
-	if claim != nil {
-		claim.Release()
-	}
-	return nil
 }

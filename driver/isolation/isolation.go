@@ -92,6 +92,9 @@ type Record struct {
 // Boundary launches and finds sandboxes of one kind.
 type Boundary interface {
 	Kind() screen.Isolation
+	// Intent is the record of what Launch is going to make, as far as it is known before:
+	// enough for Adopt to find and end what a launch left that died half-way.
+	Intent(order Order) Record
 	// Launch starts a session that will dial home. On an error nothing is left.
 	Launch(ctx context.Context, order Order) (Sandbox, error)
 	// Adopt takes over a sandbox another driver process launched. A session that has

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/botscreen/botscreen/driver/display"
 	"github.com/botscreen/botscreen/driver/isolation"
 	"github.com/botscreen/botscreen/shared/control"
 	"github.com/botscreen/botscreen/shared/screen"
@@ -19,6 +20,8 @@ const (
 	readySlack = 10 * time.Second
 	// killLimit bounds how long SIGKILL may take to work.
 	killLimit = 10 * time.Second
+	// reapLimit is how long init may take to reap a killed X server.
+	reapLimit = 5 * time.Second
 	// exitLimit bounds the question how a screen ended.
 	exitLimit = 3 * time.Second
 )
@@ -87,6 +90,13 @@ func endSandbox(sandbox isolation.Sandbox) error {
 	ctx, cancel := context.WithTimeout(context.Background(), killLimit)
 	defer cancel()
 	return errors.Join(sandbox.Kill(ctx), sandbox.Remove(ctx))
+}
+
+// tidyDisplay removes what a killed X server leaves in /tmp.
+func (m *Manager) tidyDisplay(number int) error {
+	ctx, cancel := context.WithTimeout(context.Background(), reapLimit)
+	defer cancel()
+	return m.claims.Tidy(ctx, display.Number(number))
 }
 
 // publish makes a task event of what happened.

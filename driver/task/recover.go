@@ -10,8 +10,6 @@ import (
 	"io/fs"
 	"time"
 
-	"github.com/botscreen/botscreen/driver/display"
-	"github.com/botscreen/botscreen/driver/isolation"
 	"github.com/botscreen/botscreen/driver/process"
 )
 
@@ -131,7 +129,7 @@ func (m *Manager) manages(id ID) bool {
 
 // removeRun ends and removes a run that nobody manages.
 func (m *Manager) removeRun(ctx context.Context, r runRecord) error {
-	if boundary, ok := m.boundaries[r.Isolation]; ok && r.Sandbox != (isolation.Record{}) {
+	if boundary, ok := m.boundaries[r.Isolation]; ok {
 		sandbox, err := boundary.Adopt(ctx, r.Sandbox)
 		if err != nil {
 			return fmt.Errorf("clear leftovers: %w", err)
@@ -143,7 +141,7 @@ func (m *Manager) removeRun(ctx context.Context, r runRecord) error {
 	if sup, err := adoptSupervisor(r.Supervisor); err == nil {
 		sup.end()
 	}
-	if err := errors.Join(m.claims.Tidy(display.Number(r.Display)), m.settings.places(r.id()).removeRun()); err != nil {
+	if err := errors.Join(m.tidyDisplay(r.Display), m.settings.places(r.id()).removeRun()); err != nil {
 		return fmt.Errorf("clear leftovers: %w", err)
 	}
 	return m.runs.remove(r.id().Hash())

@@ -281,6 +281,8 @@ func (s *start) launch(ctx context.Context, taken []display.Number) error {
 	}
 	s.onFailure(func() { s.warn(s.places.removeRun()) })
 	hash := s.request.screenID().Hash()
+	// Written before the launch: a driver that dies in it can be cleaned up after.
+	s.record.Sandbox = s.boundary.Intent(s.order())
 	if err := s.m.runs.save(hash, s.record); err != nil {
 		return err
 	}
@@ -300,24 +302,28 @@ func (s *start) launch(ctx context.Context, taken []display.Number) error {
 }
 
 func (s *start) launchSession(ctx context.Context) error {
-	hidden := s.request.SecretDirs
-	if s.request.Spec.ExposeSecrets {
-		hidden = nil
-	}
-	sandbox, err := s.boundary.Launch(ctx, isolation.Order{
-		ID: s.request.screenID(), Instance: s.record.Instance, Binary: s.m.binary, Account: s.record.Account,
-		DialDir: s.places.dial, XDir: s.places.x, Home: s.places.data, Hidden: hidden, Scratch: s.places.scratch,
-		Log: s.stdout, ErrorLog: s.stderr, Limits: s.request.Limits,
-		JoinCgroups: s.request.JoinCgroups, NetworkNamespace: s.request.NetworkNamespace,
-	})
+	sandbox, err := s.boundary.Launch(ctx, s.order())
 	if err != nil {
 		return err
 	}
 	s.sandbox = sandbox
-	number := display.Number(s.record.Display)
-	s.onFailure(func() { s.warn(errors.Join(endSandbox(sandbox), s.m.claims.Tidy(number))) })
+	number := s.record.Display
+	s.onFailure(func() { s.warn(errors.Join(endSandbox(sandbox), s.m.tidyDisplay(number))) })
 	s.record.Sandbox = sandbox.Record()
 	return s.m.runs.save(s.request.screenID().Hash(), s.record)
+}
+
+func (s *start) order() isolation.Order {
+	hidden := s.request.SecretDirs
+	if s.request.Spec.ExposeSecrets {
+		hidden = nil
+	}
+	return isolation.Order{
+		ID: s.request.screenID(), Instance: s.record.Instance, Binary: s.m.binary, Account: s.record.Account,
+		DialDir: s.places.dial, XDir: s.places.x, Home: s.places.data, Hidden: hidden, Scratch: s.places.scratch,
+		Log: s.stdout, ErrorLog: s.stderr, Limits: s.request.Limits,
+		JoinCgroups: s.request.JoinCgroups, NetworkNamespace: s.request.NetworkNamespace,
+	}
 }
 
 func (s *start) launchSupervisor() error {

@@ -8,7 +8,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/botscreen/botscreen/driver/display"
 	"github.com/botscreen/botscreen/driver/isolation"
 	"github.com/botscreen/botscreen/shared/control"
 	"github.com/botscreen/botscreen/shared/screen"
@@ -224,7 +223,7 @@ func (t *Task) finish() {
 	}{
 		{"end what is left of the screen", endSandbox(t.sandbox)},
 		{"end supervisor", endSupervisor(sup)},
-		{"tidy display", t.m.claims.Tidy(display.Number(r.Display))},
+		{"tidy display", t.m.tidyDisplay(r.Display)},
 		{"remove run directory", t.places.removeRun()},
 		{"keep result", t.m.results.save(r.Instance, endRecord{V: recordVersion, AllocDir: r.AllocDir, Exit: exit})},
 		{"remove record", t.m.runs.remove(r.id().Hash())},

@@ -39,6 +39,15 @@ var _ isolation.Boundary = (*Boundary)(nil)
 // Kind is screen.Host.
 func (b *Boundary) Kind() screen.Isolation { return screen.Host }
 
+// Intent names the cgroup: whatever a half launch started is in it.
+func (b *Boundary) Intent(order isolation.Order) isolation.Record {
+	r := isolation.Record{Isolation: screen.Host, Instance: order.Instance, Scratch: order.Scratch}
+	if b.Cgroups != nil {
+		r.Cgroup = order.ID.Hash()
+	}
+	return r
+}
+
 // Launch starts the session. It gets no privilege, no environment of the plugin and no
 // descriptor but its log; the plan reaches it from its supervisor.
 func (b *Boundary) Launch(ctx context.Context, order isolation.Order) (isolation.Sandbox, error) {
@@ -124,7 +133,9 @@ func (b *Boundary) admit(cmd *exec.Cmd, group *cgroup.Group, order isolation.Ord
 	if err != nil {
 		return nil, err
 	}
-	return newSandbox(id, cmd, group, order), nil
+	record := b.Intent(order)
+	record.Session = id
+	return &sandbox{cmd: cmd, group: group, record: record, done: make(chan struct{})}, nil
 }
 
 // joinCgroup puts the process into a group that Nomad made. One that is not there is no
@@ -183,16 +194,6 @@ type sandbox struct {
 	handle *process.Handle
 	done   chan struct{}
 	status isolation.Status // final once done is closed
-}
-
-func newSandbox(id process.Identity, cmd *exec.Cmd, group *cgroup.Group, order isolation.Order) *sandbox {
-	s := &sandbox{cmd: cmd, group: group, done: make(chan struct{}), record: isolation.Record{
-		Isolation: screen.Host, Instance: order.Instance, Session: id, Scratch: order.Scratch,
-	}}
-	if group != nil {
-		s.record.Cgroup = order.ID.Hash()
-	}
-	return s
 }
 
 // reap waits for the session as its parent.

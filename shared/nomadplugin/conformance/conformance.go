@@ -86,6 +86,9 @@ type Target struct {
 	LogTimeout time.Duration
 	// ProbeDeadline is what SetConfig to the first fingerprint may take; 0 is 1 s.
 	ProbeDeadline time.Duration
+	// EndsInOrder says that a stop whose timeout ran out still ends a task with code 0: a task that is
+	// more than one program has ended as asked although one of them had to be killed.
+	EndsInOrder bool
 	// Tasks is how many tasks run at the same time in the load test; 0 is 50.
 	Tasks int
 	// NoStats and NoEvents say that the driver has none.
