@@ -203,7 +203,7 @@ func (n *node) nothingLeft(v task.View) {
 	if runs, _ := os.ReadDir(filepath.Join(n.settings.StateDir, "runs")); len(runs) > 0 {
 		n.t.Errorf("run records left: %v", runs)
 	}
-	groups, _ := filepath.Glob("/sys/fs/cgroup/*/botscreen/" + filepath.Base(filepath.Dir(v.OperatorSocket)))
+	groups, _ := filepath.Glob("/sys/fs/cgroup/*/botscreen/" + filepath.Base(filepath.Dir(v.OperatorSocket)) + "-" + v.Instance[:8])
 	if len(groups) > 0 {
 		n.t.Errorf("cgroups left: %v", groups)
 	}

@@ -43,9 +43,15 @@ func (b *Boundary) Kind() screen.Isolation { return screen.Host }
 func (b *Boundary) Intent(order isolation.Order) isolation.Record {
 	r := isolation.Record{Isolation: screen.Host, Instance: order.Instance, Scratch: order.Scratch}
 	if b.Cgroups != nil {
-		r.Cgroup = order.ID.Hash()
+		r.Cgroup = groupName(order)
 	}
 	return r
+}
+
+// groupName is this run's own: two drivers with other directories may each have a screen
+// of the same name.
+func groupName(order isolation.Order) string {
+	return order.ID.Hash() + "-" + order.Instance[:8]
 }
 
 // Launch starts the session. It gets no privilege, no environment of the plugin and no
@@ -76,7 +82,7 @@ func (b *Boundary) createGroup(order isolation.Order) (*cgroup.Group, error) {
 	if b.Cgroups == nil {
 		return nil, nil
 	}
-	group, err := b.Cgroups.Create(order.ID.Hash(), order.Limits)
+	group, err := b.Cgroups.Create(groupName(order), order.Limits)
 	var unavailable *cgroup.UnavailableError
 	if errors.As(err, &unavailable) {
 		return nil, nil
