@@ -44,7 +44,7 @@ func (g *Group) Kill(ctx context.Context) error {
 		if len(members) == 0 {
 			return nil
 		}
-		err = g.killOnce(ctx, members)
+		err = g.killOnce(ctx)
 		if err == nil {
 			err = members.wait(ctx)
 		}
@@ -55,8 +55,8 @@ func (g *Group) Kill(ctx context.Context) error {
 	}
 }
 
-// killOnce signals all members. Those that came into being meanwhile are for the next round.
-func (g *Group) killOnce(ctx context.Context, members members) error {
+// killOnce signals everybody who is in the group now.
+func (g *Group) killOnce(ctx context.Context) error {
 	if d := &g.dirs[0]; d.V2 {
 		err := write(d.dir, "cgroup.kill", "1")
 		if !errors.Is(err, fs.ErrNotExist) {
@@ -70,12 +70,10 @@ func (g *Group) killOnce(ctx context.Context, members members) error {
 	if err := g.Freeze(brake); err != nil {
 		g.stopForks()
 	}
+	// Those that were forked since the first look are told too; they are waited for in the next round.
 	fresh, err := g.members()
-	if err == nil {
-		fresh.signal()
-		fresh.close()
-	}
-	members.signal()
+	fresh.signal()
+	fresh.close()
 	if g.with("freezer") != nil {
 		return errors.Join(err, g.Thaw(ctx))
 	}

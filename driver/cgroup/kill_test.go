@@ -101,6 +101,9 @@ func TestKillWithoutFreezer(t *testing.T) {
 	if pids, err := g.Procs(); err != nil || len(pids) > 0 {
 		t.Errorf("left: %v, %v", pids, err)
 	}
+	if data, err := os.ReadFile(filepath.Join(g.with("pids").dir, "pids.max")); err != nil || strings.TrimSpace(string(data)) != "0" {
+		t.Errorf("pids.max is %q, %v, want 0: nothing else stops the forks", data, err)
+	}
 }
 
 // A pid that was listed, and belongs to a stranger by the time it is opened, is not signalled (S10): the second
@@ -134,6 +137,27 @@ func TestS10RecycledPidIsNotSignalled(t *testing.T) {
 	}
 	if got := stranger.line(); got != "alive" {
 		t.Errorf("the stranger says %q", got)
+	}
+}
+
+// A process that has ended and that nobody reaps is no reason to wait; some kernels list it still.
+func TestS9ZombiesAreNotWaitedFor(t *testing.T) {
+	zombie := start(t, exec.Command("true"))
+	if _, err := zombie.out.ReadString('\n'); err == nil {
+		t.Fatal("true wrote something")
+	}
+	const pPID, wExited, wNoWait = 1, 4, 0x01000000
+	if _, _, errno := syscall.Syscall6(syscall.SYS_WAITID, pPID, uintptr(zombie.pid()), 0, wExited|wNoWait, 0, 0); errno != 0 {
+		t.Fatal(errno)
+	}
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "cgroup.procs"), []byte(fmt.Sprintln(zombie.pid())), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	g := &Group{name: "x", dirs: []placed{{Mount: Mount{Dir: dir, Root: "/"}, dir: dir}}}
+	members, err := g.members()
+	if left := members.close(); err != nil || len(members) != 0 {
+		t.Errorf("members %v (alive %v), %v, want none", members, left, err)
 	}
 }
 

@@ -124,7 +124,7 @@ func TestX22AskIsBounded(t *testing.T) {
 		t.Errorf("%d bytes, %v, want %d", len(out), err, versionOutput)
 	}
 	// A child keeps the output open and outlives its parent; both are ended.
-	hung := script(t, filepath.Join(dir, "hung"), "sleep 1000 & sleep 1000")
+	hung := script(t, filepath.Join(dir, "hung"), "sleep 98765.4321 & sleep 98765.4321")
 	begin := time.Now()
 	_, err = Ask(context.Background(), hung)
 	if err == nil || !strings.Contains(err.Error(), "no answer within 2s") {
@@ -133,7 +133,7 @@ func TestX22AskIsBounded(t *testing.T) {
 	if took := time.Since(begin); took > 10*time.Second {
 		t.Errorf("it took %s", took)
 	}
-	if out, err := exec.Command("pgrep", "-f", hung).Output(); err == nil {
+	if out, err := exec.Command("pgrep", "-f", "98765[.]4321").Output(); err == nil {
 		t.Errorf("left running: %s", out)
 	}
 	if _, err := Ask(context.Background(), script(t, filepath.Join(dir, "silent"), "exit 3")); err == nil {

@@ -175,7 +175,10 @@ func TestSlotIsNotInherited(t *testing.T) {
 
 func TestX6OpenRefusesWhatOthersControl(t *testing.T) {
 	for name, plant := range map[string]func(path string) error{
-		"link":      func(p string) error { return os.Symlink(t.TempDir(), p) },
+		"link": func(p string) error { return os.Symlink(t.TempDir(), p) },
+		"link to a private directory": func(p string) error {
+			return errors.Join(os.Mkdir(p+".elsewhere", 0o700), os.Symlink(filepath.Base(p)+".elsewhere", p))
+		},
 		"file":      func(p string) error { return os.WriteFile(p, nil, 0o600) },
 		"open mode": func(p string) error { return errors.Join(os.Mkdir(p, 0o755), os.Chmod(p, 0o755)) },
 		"foreign owner": func(p string) error {
