@@ -51,7 +51,7 @@ var allowed = map[string][]string{
 	"shared/devagent":    {"shared/nomadplugin/...", "shared/nomadjob", "shared/screen"},
 	"shared/testkit":     {"shared/rfb"},
 
-	"scripts": {"driver/desktop", "driver/display", "driver/process"},
+	"scripts": {"driver/desktop", "driver/display", "driver/process", "shared/nomadplugin/..."},
 	"acctest": {"shared/..."},
 }
 

@@ -30,26 +30,8 @@ func newFingerprinter(settings task.Settings) *fingerprint.Fingerprinter {
 	}
 	return &fingerprint.Fingerprinter{
 		Version: Version, Order: order, Band: settings.Band,
-		Probes: []fingerprint.Probe{hostProbe{allowed: settings.AllowHost}},
+		Probes: []fingerprint.Probe{fingerprint.NewHostProbe(requirements.Host{}, settings.AllowHost)},
 	}
-}
-
-// hostProbe tells whether raw host screens may and can run.
-type hostProbe struct {
-	allowed bool
-	host    requirements.Host
-}
-
-func (hostProbe) Kind() string { return fingerprint.Host }
-
-func (p hostProbe) Check(context.Context) fingerprint.Report {
-	if !p.allowed {
-		return fingerprint.Report{Reason: "the plugin's config does not say allow_unsandboxed_host = true"}
-	}
-	if missing := p.host.Missing(); len(missing.Required()) > 0 {
-		return fingerprint.Report{Reason: missing.Sentence()}
-	}
-	return fingerprint.Report{Ready: true}
 }
 
 func fingerprintMessage(s fingerprint.Snapshot) *nomadplugin.Fingerprint {

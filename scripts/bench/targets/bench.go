@@ -1,0 +1,263 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/botscreen/botscreen/shared/nomadplugin"
+	"github.com/botscreen/botscreen/shared/nomadplugin/hclconfig"
+	"github.com/botscreen/botscreen/shared/nomadplugin/host"
+)
+
+const patience = time.Minute
+
+// bench holds what the measurements share: a driver loaded as an agent does it, and a
+// directory of its own.
+type bench struct {
+	dir  string
+	host *host.Host
+}
+
+func newBench() (*bench, error) {
+	if os.Geteuid() != 0 {
+		return nil, errors.New("needs root: every screen gets a uid of its own")
+	}
+	dir, err := os.MkdirTemp("", "bsbench")
+	if err != nil {
+		return nil, err
+	}
+	if err := os.Chmod(dir, 0o711); err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	h, err := host.Load(ctx, host.Options{Path: pluginPath, Logger: hclog.NewNullLogger(), Config: map[string]any{
+		"allow_unsandboxed_host": true, "state_dir": filepath.Join(dir, "state"), "run_dir": filepath.Join(dir, "run"), "displays": "1000-1099",
+	}})
+	if err != nil {
+		return nil, errors.Join(err, os.RemoveAll(dir))
+	}
+	return &bench{dir: dir, host: h}, nil
+}
+
+func (b *bench) close() {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	_ = b.host.Close(ctx)
+	_ = os.RemoveAll(b.dir)
+}
+
+// rawExecMS is raw_exec's own share of a start in an agent, recorded on the same machine
+// kind.
+const rawExecMS = 150
+
+const pluginPath = "bin/nomad-driver-botscreen"
+
+// starts measures targets 1, 2 and 12: StartTask until the screen is ready, in turn with
+// the desktop alone, the best bare script and the naive one.
+func (b *bench) starts(runs int) ([]row, error) {
+	deskwatch := filepath.Join(b.dir, "deskwatch")
+	build := exec.Command("go", "build", "-o", deskwatch, "./scripts/bench/deskwatch")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("build deskwatch: %w\n%s", err, out)
+	}
+	var task, best, naive, overhead []float64
+	for i := range runs + 1 {
+		started, err := b.startTask(i)
+		if err != nil {
+			return nil, err
+		}
+		alone, err := watch(deskwatch, "ours", "scripts/bench/best.sh", "scripts/bench/naive.sh")
+		if err != nil {
+			return nil, err
+		}
+		if i == 0 {
+			continue // warms the page cache
+		}
+		task = append(task, started)
+		best, naive = append(best, alone["best.sh"]), append(naive, alone["naive.sh"])
+		overhead = append(overhead, started-alone["ours"])
+	}
+	rows := []row{
+		paired(1, "StartTask to ready, host, beside the best bare script", "ms", task, best, 1.10),
+		paired(2, "StartTask to ready, host, beside the naive script", "ms", task, naive, 0.35),
+		newRow(12, "StartTask without the desktop, beside raw_exec", "ms", overhead, []float64{rawExecMS}, 1),
+	}
+	rows[2].Recorded = true
+	return rows, nil
+}
+
+// startTask measures one StartTask of a new profile, whose home does not exist yet.
+func (b *bench) startTask(n int) (milliseconds float64, err error) {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	instance, err := b.host.Instance(ctx)
+	if err != nil {
+		return 0, err
+	}
+	schema, err := instance.TaskConfigSchema(ctx)
+	if err != nil {
+		return 0, err
+	}
+	config, err := schema.Encode(map[string]any{"profile": fmt.Sprintf("bench-%d", n), "isolation": "host"}, hclconfig.Variables{})
+	if err != nil {
+		return 0, err
+	}
+	id := host.NewTaskID(fmt.Sprintf("bench-%d", n), "screen")
+	began := time.Now()
+	_, _, err = instance.StartTask(ctx, &nomadplugin.TaskConfig{
+		Id: string(id), Name: "screen", AllocId: fmt.Sprintf("bench-%d", n), Namespace: "default", JobId: "bench",
+		MsgpackDriverConfig: config, StdoutPath: os.DevNull, StderrPath: os.DevNull,
+	})
+	took := time.Since(began)
+	if err != nil {
+		return 0, err
+	}
+	return float64(took) / float64(time.Millisecond), instance.DestroyTask(ctx, id, true)
+}
+
+// watch runs deskwatch once over the subjects and returns when each was ready.
+func watch(deskwatch string, subjects ...string) (map[string]float64, error) {
+	cmd := exec.Command(deskwatch, append([]string{"-n", "1", "-json"}, subjects...)...)
+	cmd.Stderr = os.Stderr
+	out, err := cmd.Output()
+	if err != nil {
+		return nil, fmt.Errorf("deskwatch: %w", err)
+	}
+	ready := map[string]float64{}
+	for lines := bufio.NewScanner(strings.NewReader(string(out))); lines.Scan(); {
+		var sample struct {
+			Subject string  `json:"subject"`
+			Ready   float64 `json:"ready_ms"`
+		}
+		if json.Unmarshal(lines.Bytes(), &sample) == nil && sample.Subject != "" {
+			ready[filepath.Base(sample.Subject)] = sample.Ready
+		}
+	}
+	for _, s := range subjects {
+		if ready[filepath.Base(s)] == 0 {
+			return nil, fmt.Errorf("deskwatch: no figure for %s in %q", s, out)
+		}
+	}
+	return ready, nil
+}
+
+// Figures of the smaller of the two peers of target 10, recorded on the same machine kind.
+const (
+	peerBinaryMB    = 20.9
+	peerPSSMB       = 21.2
+	peerHandshakeMS = 43
+	peerHealthyMS   = 81
+)
+
+// plugin measures target 10. The peers are not built here.
+func (b *bench) plugin(runs int) ([]row, error) {
+	info, err := os.Stat(pluginPath)
+	if err != nil {
+		return nil, err
+	}
+	var handshake, healthy, pss []float64
+	for range runs {
+		figures, err := launchPlugin()
+		if err != nil {
+			return nil, err
+		}
+		handshake, healthy, pss = append(handshake, figures.handshake), append(healthy, figures.healthy), append(pss, figures.pss)
+	}
+	rows := []row{
+		newRow(10, "plugin binary", "MB", []float64{float64(info.Size()) / 1e6}, []float64{peerBinaryMB}, 1),
+		newRow(10, "plugin memory, idle (PSS)", "MB", pss, []float64{peerPSSMB}, 1),
+		newRow(10, "plugin: exec to handshake", "ms", handshake, []float64{peerHandshakeMS}, 1),
+		newRow(10, "plugin: exec to healthy fingerprint", "ms", healthy, []float64{peerHealthyMS}, 1),
+	}
+	for i := range rows {
+		rows[i].Recorded = true
+	}
+	return rows, nil
+}
+
+type pluginFigures struct{ handshake, healthy, pss float64 }
+
+// launchPlugin starts the plugin as an agent does and looks at it.
+func launchPlugin() (pluginFigures, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	handshake, err := timeHandshake(ctx)
+	if err != nil {
+		return pluginFigures{}, err
+	}
+	h, err := host.Load(ctx, host.Options{Path: pluginPath, Logger: hclog.NewNullLogger(), Config: map[string]any{"allow_unsandboxed_host": true}})
+	if err != nil {
+		return pluginFigures{}, err
+	}
+	defer func() { _ = h.Close(ctx) }()
+	began := time.Now()
+	instance, err := h.Instance(ctx)
+	if err != nil {
+		return pluginFigures{}, err
+	}
+	healthy := errors.New("healthy")
+	err = instance.Fingerprint(ctx, func(f *nomadplugin.Fingerprint) error {
+		if f.GetHealth() == nomadplugin.Healthy {
+			return healthy
+		}
+		return nil
+	})
+	if !errors.Is(err, healthy) {
+		return pluginFigures{}, fmt.Errorf("fingerprint: %w", err)
+	}
+	took := float64(time.Since(began)) / float64(time.Millisecond)
+	pss, err := pssMB(instance.PID())
+	return pluginFigures{handshake: handshake, healthy: took, pss: pss}, err
+}
+
+// timeHandshake measures from exec to the line by which a plugin names its socket.
+func timeHandshake(ctx context.Context) (float64, error) {
+	cmd := exec.CommandContext(ctx, pluginPath)
+	cmd.Env = append(os.Environ(), nomadplugin.Handshake.MagicCookieKey+"="+nomadplugin.Handshake.MagicCookieValue, "PLUGIN_PROTOCOL_VERSIONS=2")
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return 0, err
+	}
+	began := time.Now()
+	if err := cmd.Start(); err != nil {
+		return 0, err
+	}
+	line, err := bufio.NewReader(out).ReadString('\n')
+	took := float64(time.Since(began)) / float64(time.Millisecond)
+	_ = cmd.Process.Kill()
+	_ = cmd.Wait()
+	if fields := strings.Split(line, "|"); err == nil && len(fields) > 3 {
+		_ = os.Remove(fields[3]) // a killed plugin leaves its socket
+	}
+	return took, err
+}
+
+// pssMB reads the proportional set size, see smaps_rollup in proc(5).
+func pssMB(pid int) (float64, error) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/smaps_rollup", pid))
+	if err != nil {
+		return 0, err
+	}
+	for line := range strings.Lines(string(text)) {
+		if fields := strings.Fields(line); len(fields) == 3 && fields[0] == "Pss:" {
+			kb, err := strconv.ParseFloat(fields[1], 64)
+			return kb / 1000, err
+		}
+	}
+	return 0, errors.New("no Pss in smaps_rollup")
+}
