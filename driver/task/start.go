@@ -38,7 +38,6 @@ type start struct {
 	boundary isolation.Boundary
 	stdout   *os.File
 	stderr   *os.File
-	claim    *display.Claim
 	sandbox  isolation.Sandbox
 	sup      *supervisor
 	lastSeq  uint64
