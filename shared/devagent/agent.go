@@ -72,25 +72,28 @@ type Agent struct {
 }
 
 // New opens the state, loads the plugins and listens. Nothing runs yet.
-func New(ctx context.Context, c Config) (a *Agent, err error) {
-	a = &Agent{config: c, ready: make(chan struct{})}
-	defer func() {
-		if err != nil {
-			a.close()
-		}
-	}()
-	if err := a.open(); err != nil {
+func New(ctx context.Context, c Config) (*Agent, error) {
+	a := &Agent{config: c, ready: make(chan struct{})}
+	if err := a.build(ctx, c); err != nil {
+		a.close()
 		return nil, err
+	}
+	return a, nil
+}
+
+func (a *Agent) build(ctx context.Context, c Config) (err error) {
+	if err := a.open(); err != nil {
+		return err
 	}
 	if a.drivers, err = drivers.Load(ctx, drivers.Config{
 		Dir: c.PluginDir, Blocks: c.Plugins, Denied: c.Denied,
 		StateDir: filepath.Join(a.config.DataDir, "plugins"), Log: c.Log.Named("plugins"),
 	}); err != nil {
-		return nil, err
+		return err
 	}
 	c.Node.Dir, c.Node.HTTPAddr, c.Node.Version = a.config.DataDir, a.Addr(), NomadVersion
 	if a.node, err = node.New(a.store, c.Node, a.drivers.Names()); err != nil {
-		return nil, err
+		return err
 	}
 	a.server = server.New(a.store, c.Log.Named("server"))
 	a.client, err = client.New(client.Config{
@@ -98,7 +101,7 @@ func New(ctx context.Context, c Config) (a *Agent, err error) {
 		AllocDir: filepath.Join(a.config.DataDir, "alloc"), StateDir: filepath.Join(a.config.DataDir, "client"),
 		Logmon: c.Logmon, Host: os.Environ(), Log: c.Log.Named("client"),
 	})
-	return a, err
+	return err
 }
 
 func (a *Agent) close() {
@@ -135,7 +138,7 @@ func (a *Agent) open() error {
 	if a.listener, err = net.Listen("tcp", a.config.Bind); err != nil {
 		return fmt.Errorf("listen: %w", err)
 	}
-	return nil
+	return writeAddress(a.config.DataDir, a.Addr())
 }
 
 // Addr is where the agent listens, host:port.
@@ -225,7 +228,10 @@ func (a *Agent) serve(ctx context.Context) error {
 				"Version": map[string]any{"Version": NomadVersion, "VersionMetadata": "botscreen"},
 			},
 			Member: api.AgentMember{Name: a.config.Node.Name + ".global", Addr: host, Status: "alive", Tags: map[string]string{"region": server.Region}},
-			Stats:  map[string]map[string]string{"nomad": {"server": "true", "leader": "true"}},
+			Stats: map[string]map[string]string{
+				"nomad":  {"server": "true", "leader": "true"},
+				"client": {"node_id": a.node.ID(), "known_servers": "127.0.0.1:4647"},
+			},
 		},
 	}
 	// No time limit on a whole request: logs and exec last as long as they last.

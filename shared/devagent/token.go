@@ -81,12 +81,45 @@ func lockDir(dir string) (*os.File, error) {
 	if err != nil {
 		return nil, fmt.Errorf("lock data directory: %w", err)
 	}
-	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+	if err := unix.FcntlFlock(f.Fd(), unix.F_OFD_SETLK, &unix.Flock_t{Type: unix.F_WRLCK}); err != nil {
 		_ = f.Close()
-		if errors.Is(err, unix.EWOULDBLOCK) {
+		if errors.Is(err, unix.EAGAIN) || errors.Is(err, unix.EACCES) {
 			return nil, fmt.Errorf("lock data directory: another agent uses %s", dir)
 		}
 		return nil, fmt.Errorf("lock data directory: %w", err)
 	}
 	return f, nil
+}
+
+// addressFile tells programs of the same user where a running agent listens.
+func addressFile(dataDir string) string { return filepath.Join(dataDir, "address") }
+
+func writeAddress(dataDir, address string) error {
+	if err := os.WriteFile(addressFile(dataDir), []byte(address+"\n"), 0o600); err != nil {
+		return fmt.Errorf("write address: %w", err)
+	}
+	return nil
+}
+
+// ErrNotRunning says that no agent uses a data directory now.
+var ErrNotRunning = errors.New("no agent runs")
+
+// LiveAddress gives the address of the agent that uses a data directory, host:port,
+// and ErrNotRunning when none does: whoever listens there then is somebody else.
+func LiveAddress(dataDir string) (string, error) {
+	f, err := os.OpenFile(filepath.Join(dataDir, "lock"), os.O_RDWR|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return "", fmt.Errorf("find agent: %w", err)
+	}
+	defer func() { _ = f.Close() }()
+	// A look, not a lock: an agent that starts meanwhile must not find it taken.
+	look := &unix.Flock_t{Type: unix.F_WRLCK}
+	if err := unix.FcntlFlock(f.Fd(), unix.F_OFD_GETLK, look); err != nil || look.Type == unix.F_UNLCK {
+		return "", ErrNotRunning
+	}
+	text, err := os.ReadFile(addressFile(dataDir))
+	if err != nil {
+		return "", fmt.Errorf("find agent: %w", err)
+	}
+	return strings.TrimSpace(string(text)), nil
 }

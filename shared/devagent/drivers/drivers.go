@@ -67,7 +67,7 @@ func Load(ctx context.Context, c Config) (*Set, error) {
 		return nil, err
 	}
 	for _, s := range skipped {
-		c.Log.Warn("no plugin", "path", s.Path, "reason", s.Reason)
+		c.Log.Debug("no plugin", "path", s.Path, "reason", s.Reason)
 	}
 	if err := os.MkdirAll(c.StateDir, 0o700); err != nil {
 		return nil, fmt.Errorf("load plugins: %w", err)
@@ -76,7 +76,7 @@ func Load(ctx context.Context, c Config) (*Set, error) {
 	for _, b := range found {
 		i := slices.IndexFunc(c.Blocks, func(block Block) bool { return block.Name == b.Name })
 		if i < 0 {
-			c.Log.Warn("plugin not referenced in the agent configuration, loading skipped", "plugin", b.Name)
+			c.Log.Debug("plugin not referenced in the agent configuration, loading skipped", "plugin", b.Name)
 			continue
 		}
 		if c.denied(b.Name) {

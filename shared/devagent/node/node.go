@@ -78,6 +78,13 @@ func New(store *state.Store, c Config, awaited []string) (*Keeper, error) {
 	return k, k.put()
 }
 
+// ID is the node's, the same over restarts.
+func (k *Keeper) ID() string {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.node.ID
+}
+
 // Ready is closed when every awaited driver has spoken once.
 func (k *Keeper) Ready() <-chan struct{} { return k.spoken }
 

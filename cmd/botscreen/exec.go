@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package main
+
+import (
+	"context"
+	"io"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+
+	"github.com/hashicorp/nomad/api"
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"github.com/botscreen/botscreen/shared/nomadjob"
+)
+
+type execFlags struct{ stdin, tty, noTTY bool }
+
+func (c *cli) execCommand() *cobra.Command {
+	var f execFlags
+	cmd := &cobra.Command{
+		Use:   "exec SCREEN COMMAND [ARGUMENT…]",
+		Short: "Run a command inside a screen's session",
+		Long: `Run a command inside a screen's session, as its user. With a terminal on standard input the command gets one
+too. The exit code is the command's.
+
+What it prints is shown as it comes when the command has a terminal: it is the screen's program that
+writes to yours.`,
+		Args: cobra.MinimumNArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) error { return c.exec(cmd.Context(), args[0], args[1:], f) },
+	}
+	cmd.Flags().BoolVarP(&f.stdin, "interactive", "i", true, "pass standard input on")
+	cmd.Flags().BoolVarP(&f.tty, "tty", "t", false, "give the command a terminal (default: when standard input is one)")
+	cmd.Flags().BoolVarP(&f.noTTY, "no-tty", "T", false, "give it none")
+	// What follows SCREEN is the command's.
+	cmd.Flags().SetInterspersed(false)
+	return cmd
+}
+
+func (c *cli) exec(ctx context.Context, name string, command []string, f execFlags) error {
+	client, err := c.nomad()
+	if err != nil {
+		return err
+	}
+	s, err := c.find(ctx, client, name)
+	if err != nil {
+		return err
+	}
+	if !s.Live() || s.TaskState != "running" {
+		return failf(exitFailed, "Screen %s does not run (%s).", line(s.Path()), word(s))
+	}
+	tty := (f.tty || terminal(c.in)) && !f.noTTY && f.stdin
+	code, err := c.execIn(ctx, client, s, command, tty, f.stdin)
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case err != nil:
+		return failf(exitFailed, "Cannot run the command in %s: %v.", line(s.Path()), err)
+	case code != 0:
+		return &exitError{code: code}
+	}
+	return nil
+}
+
+func (c *cli) execIn(ctx context.Context, client *api.Client, s nomadjob.Screen, command []string, tty, stdin bool) (int, error) {
+	in, out, errs := c.in, c.out, c.errs
+	if !stdin {
+		in = strings.NewReader("")
+	}
+	if !tty && terminal(c.out) {
+		out = &cleanWriter{w: c.out}
+	}
+	if !tty && terminal(c.errs) {
+		errs = &cleanWriter{w: c.errs}
+	}
+	sizes := make(chan api.TerminalSize, 1)
+	if f, ok := in.(*os.File); ok && tty && terminal(f) {
+		old, err := term.MakeRaw(int(f.Fd()))
+		if err != nil {
+			return 0, err
+		}
+		defer func() { _ = term.Restore(int(f.Fd()), old) }()
+		stop := watchSize(ctx, f, sizes)
+		defer stop()
+	}
+	alloc := &api.Allocation{ID: s.Alloc, NodeID: s.NodeID, Namespace: s.Namespace}
+	return client.Allocations().Exec(ctx, alloc, s.Task, tty, command, ioReader{in}, out, errs, sizes, &api.QueryOptions{Namespace: s.Namespace})
+}
+
+// ioReader hides everything of a stream but Read.
+type ioReader struct{ io.Reader }
+
+// watchSize sends the size of a terminal now and whenever it changes.
+func watchSize(ctx context.Context, f *os.File, sizes chan<- api.TerminalSize) (stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	changed := make(chan os.Signal, 1)
+	signal.Notify(changed, syscall.SIGWINCH)
+	changed <- syscall.SIGWINCH
+	go func() {
+		defer signal.Stop(changed)
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-changed:
+			}
+			width, height, err := term.GetSize(int(f.Fd()))
+			if err != nil {
+				continue
+			}
+			select {
+			case sizes <- api.TerminalSize{Height: height, Width: width}:
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	return cancel
+}

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/botscreen/botscreen/shared/control"
+	"github.com/botscreen/botscreen/shared/nomadjob"
+)
+
+func (c *cli) screenshotCommand() *cobra.Command {
+	var out string
+	var scale float64
+	cmd := &cobra.Command{
+		Use:   "screenshot -o FILE SCREEN",
+		Short: "Save a picture of a screen",
+		Long: `Save a picture of a screen, as PNG, or as JPEG where FILE ends in .jpg. "-" writes to standard output.
+It is refused while a person has control.`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error { return c.screenshot(cmd.Context(), args[0], out, scale) },
+	}
+	cmd.Flags().StringVarP(&out, "output", "o", "", "`FILE` to write (required)")
+	cmd.Flags().Float64Var(&scale, "scale", 1, "above 0 and at most 1")
+	return cmd
+}
+
+func (c *cli) screenshot(ctx context.Context, name, out string, scale float64) error {
+	if out == "" {
+		return failf(exitUsage, "Say where to: `botscreen screenshot -o FILE.png SCREEN`.")
+	}
+	if out == "-" && terminal(c.out) {
+		return failf(exitUsage, "A picture is not written to a terminal. Name a file with -o.")
+	}
+	client, err := c.nomad()
+	if err != nil {
+		return err
+	}
+	s, err := c.find(ctx, client, name)
+	if err != nil {
+		return err
+	}
+	if !s.Live() {
+		return failf(exitFailed, "Screen %s does not run (%s).", line(s.Path()), word(s))
+	}
+	conn := control.NewClient(nomadjob.Dial(client, s, control.Hello{}))
+	defer conn.Close()
+	req := control.ScreenshotRequest{Scale: scale, Format: control.PNG}
+	if ext := strings.ToLower(filepath.Ext(out)); ext == ".jpg" || ext == ".jpeg" {
+		req.Format = control.JPEG
+	}
+	picture, err := conn.Screenshot(ctx, req)
+	if err != nil {
+		return c.screenError(s, err)
+	}
+	if out == "-" {
+		_, err := c.out.Write(picture.Data)
+		return err
+	}
+	if err := replaceFile(out, picture.Data); err != nil {
+		return failf(exitFailed, "Cannot write the picture: %v.", err)
+	}
+	if c.json {
+		return c.printJSON(map[string]any{"file": out, "bytes": len(picture.Data), "format": picture.Format, "epoch": picture.Epoch, "hash": picture.Hash})
+	}
+	_, err = fmt.Fprintf(c.out, "Wrote %s (%d bytes).\n", line(out), len(picture.Data))
+	return err
+}
+
+// screenError says what a supervisor refused, or that it cannot be reached.
+func (c *cli) screenError(s nomadjob.Screen, err error) error {
+	var refusal *control.Error
+	if errors.As(err, &refusal) {
+		text := refusal.Message
+		if refusal.Next != "" {
+			text += " " + refusal.Next
+		}
+		return failf(exitFailed, "%s", text)
+	}
+	return failf(exitFailed, "Screen %s cannot be reached: %v. The token needs alloc-exec and alloc-node-exec.", line(s.Path()), err)
+}
+
+// replaceFile writes a file whole or not at all, for its owner only.
+func replaceFile(path string, data []byte) error {
+	tmp, err := os.CreateTemp(filepath.Dir(path), ".botscreen-*")
+	if err != nil {
+		return err
+	}
+	_, err = tmp.Write(data)
+	if err = errors.Join(err, tmp.Close()); err == nil {
+		err = os.Rename(tmp.Name(), path)
+	}
+	if err != nil {
+		_ = os.Remove(tmp.Name())
+	}
+	return err
+}
