@@ -66,6 +66,9 @@ func (e *intruderError) Error() string {
 	return fmt.Sprintf("hold RFB socket: %d connections were made by somebody else", e.connections)
 }
 
+// inodeField is the inode's place in a line of /proc/net/unix, see proc(5).
+const inodeField = 6
+
 // boundSockets counts the sockets in /proc/net/unix that carry the name path:
 // the listener and every connection made to it, accepted or waiting.
 func boundSockets(path string) (int, error) {
@@ -77,16 +80,19 @@ func boundSockets(path string) (int, error) {
 	return countNamed(f, path)
 }
 
+// countNamed counts sockets, not lines: while sockets come and go elsewhere the kernel
+// can list one twice between two reads. Field 7 is the inode, which tells them apart.
 func countNamed(list io.Reader, path string) (int, error) {
-	count := 0
+	inodes := map[string]bool{}
 	lines := bufio.NewReader(list)
 	for {
 		line, err := lines.ReadString('\n')
-		if strings.HasSuffix(strings.TrimSuffix(line, "\n"), " "+path) {
-			count++
+		fields := strings.Fields(line)
+		if strings.HasSuffix(strings.TrimSuffix(line, "\n"), " "+path) && len(fields) > inodeField {
+			inodes[fields[inodeField]] = true
 		}
 		if errors.Is(err, io.EOF) {
-			return count, nil
+			return len(inodes), nil
 		}
 		if err != nil {
 			return 0, err
