@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"os"
 	"os/signal"
@@ -30,7 +31,17 @@ too. The exit code is the command's.
 What it prints is shown as it comes when the command has a terminal: it is the screen's program that
 writes to yours.`,
 		Args: cobra.MinimumNArgs(2),
-		RunE: func(cmd *cobra.Command, args []string) error { return c.exec(cmd.Context(), args[0], args[1:], f) },
+		RunE: func(cmd *cobra.Command, args []string) error {
+			command := args[1:]
+			// The dashes that end flags stand behind SCREEN, where flags end anyway.
+			if command[0] == "--" {
+				command = command[1:]
+			}
+			if len(command) == 0 {
+				return &usageError{fmt.Errorf("no command to run. See `%s --help`", cmd.CommandPath())}
+			}
+			return c.exec(cmd.Context(), args[0], command, f)
+		},
 	}
 	cmd.Flags().BoolVarP(&f.stdin, "interactive", "i", true, "pass standard input on")
 	cmd.Flags().BoolVarP(&f.tty, "tty", "t", false, "give the command a terminal (default: when standard input is one)")

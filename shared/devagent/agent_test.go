@@ -12,6 +12,7 @@ import (
 
 	"github.com/hashicorp/nomad/api"
 
+	"github.com/botscreen/botscreen/shared/devagent"
 	"github.com/botscreen/botscreen/shared/devagent/devagenttest"
 )
 
@@ -132,4 +133,13 @@ func TestJobRunsAndStops(t *testing.T) {
 	if err != nil || *job.Status != "dead" || !*job.Stop {
 		t.Errorf("job: %v, status %s", err, *job.Status)
 	}
+}
+
+func tokenOf(t testing.TB, a *devagenttest.Agent) string {
+	t.Helper()
+	token, err := devagent.ReadToken(a.DataDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return token
 }
