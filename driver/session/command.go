@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
+	"strings"
 	"sync"
 	"syscall"
 
@@ -14,19 +16,18 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/botscreen/botscreen/driver/desktop"
-	"github.com/botscreen/botscreen/driver/process"
 	"github.com/botscreen/botscreen/driver/session/dialhome"
 )
 
 // maxCommands bounds the commands of exec that run at once.
 const maxCommands = 64
 
-var errNoDesktop = &dialhome.Error{Kind: dialhome.KindState, Message: "no desktop runs in this session"}
-
-// commands are what exec started and has not ended.
+// commands are what one supervisor asked to run and has not ended.
 type commands struct {
 	reaper *desktop.Reaper
-	mu     sync.Mutex // guards running
+
+	mu    sync.Mutex // guards all below
+	ended bool       // nothing starts any more
 	// running holds the process group of each command by its id.
 	running map[uint64]int
 }
@@ -35,181 +36,189 @@ func newCommands(r *desktop.Reaper) *commands {
 	return &commands{reaper: r, running: map[uint64]int{}}
 }
 
-// handleExec starts a command and passes its descriptors out. The session keeps no
-// copy of them: whoever holds one could write beside the supervisor (X10).
-func (s *session) handleExec(conn *dialhome.Conn, packet dialhome.Packet) {
+// handleExec starts a command. It owns what was passed: stdin, stdout and stderr, or
+// nothing where the command gets a terminal, whose master is passed out. The session
+// keeps no copy of that: whoever holds one could write beside the supervisor (X10).
+func (s *session) handleExec(l *link, packet dialhome.Packet, passed []*dialhome.Descriptor) {
+	pipes := make([]*os.File, len(passed))
+	for i, d := range passed {
+		pipes[i] = d.File("pipe")
+	}
+	defer closeFiles(pipes)
 	var request dialhome.Exec
 	err := dialhome.Decode(packet.Body, &request)
-	if err == nil && len(request.Argv) == 0 {
-		err = errors.New("no command given")
+	var cmd *exec.Cmd
+	if err == nil {
+		cmd, err = s.commandFor(request)
+	}
+	var terminal []*os.File
+	if err == nil {
+		terminal, err = l.commands.start(packet.ID, cmd, plumbing{tty: request.TTY, pipes: pipes}, func(e dialhome.Exited) {
+			l.post(dialhome.Packet{Event: dialhome.EventExited, Body: dialhome.Encode(e)})
+		})
 	}
 	if err != nil {
-		reply(conn, packet.ID, nil, asError(err))
+		l.reply(packet.ID, nil, commandError(request, err))
 		return
+	}
+	l.reply(packet.ID, nil, nil, terminal...)
+}
+
+// commandFor prepares the command in the desktop's environment.
+func (s *session) commandFor(request dialhome.Exec) (*exec.Cmd, error) {
+	if len(request.Argv) == 0 {
+		return nil, errors.New("no command given")
 	}
 	s.mu.Lock()
-	env, d, plan := request.Env, s.desktop, s.plan
+	d, plan := s.desktop, s.plan
 	s.mu.Unlock()
-	if d == nil || plan == nil {
-		reply(conn, packet.ID, nil, errNoDesktop)
-		return
+	if d == nil {
+		return nil, errNoDesktop
 	}
-	cmd := exec.Command(request.Argv[0])
-	cmd.Args = request.Argv
-	cmd.Env = append(d.Env(), env...)
-	cmd.Dir = request.Dir
+	cmd := &exec.Cmd{Args: request.Argv, Env: append(s.commandEnv(d, request.GUI), request.Env...), Dir: request.Dir}
 	if cmd.Dir == "" {
 		cmd.Dir = plan.Home
 	}
-	cmd.Path, cmd.Err = lookPath(request.Argv[0], cmd.Env)
-	files, err := s.commands.start(packet.ID, cmd, request.TTY, func(e dialhome.Exited) { s.emit(dialhome.EventExited, e) })
+	// The kernel's error does not tell a missing directory from a missing command.
+	if _, err := os.Stat(cmd.Dir); err != nil {
+		return nil, fmt.Errorf("run command: working directory %q: %w", bounded(cmd.Dir), errors.Unwrap(err))
+	}
+	path, err := lookPath(request.Argv[0], cmd.Env)
+	cmd.Path = path
+	return cmd, err
+}
+
+// commandEnv is the desktop's environment. A command that asked for no GUI gets an
+// untrusted cookie: it reaches the display and can neither watch nor type (X3). Where
+// the server makes none it has no display.
+func (s *session) commandEnv(d *desktop.Desktop, gui bool) []string {
+	if gui {
+		return d.Env()
+	}
+	env, err := d.UntrustedEnv()
 	if err != nil {
-		reply(conn, packet.ID, nil, commandError(request.Argv[0], err))
-		return
+		fmt.Fprintf(s.log, "session: commands run without the display: %v\n", err)
 	}
-	reply(conn, packet.ID, nil, nil, files...)
-	for _, f := range files {
-		_ = f.Close()
+	return env
+}
+
+// lookPath is exec.LookPath in the PATH of the command's environment, not in ours.
+func lookPath(name string, env []string) (string, error) {
+	if strings.Contains(name, "/") {
+		return name, nil
 	}
+	path := ""
+	for _, entry := range env {
+		if value, ok := strings.CutPrefix(entry, "PATH="); ok {
+			path = value
+		}
+	}
+	for _, dir := range filepath.SplitList(path) {
+		candidate := filepath.Join(dir, name)
+		info, err := os.Stat(candidate)
+		if err == nil && !info.IsDir() && info.Mode()&0o111 != 0 && filepath.IsAbs(candidate) {
+			return candidate, nil
+		}
+	}
+	return name, fmt.Errorf("find %q in PATH: %w", name, exec.ErrNotFound)
 }
 
 // commandError tells the caller whether the command exists: exec answers 127 then.
-func commandError(name string, err error) *dialhome.Error {
-	if errors.Is(err, exec.ErrNotFound) || errors.Is(err, os.ErrNotExist) {
-		return &dialhome.Error{Kind: dialhome.KindNotFound, Message: fmt.Sprintf("%q is not a command in this screen", bounded(name))}
+func commandError(request dialhome.Exec, err error) *dialhome.Error {
+	if errors.Is(err, exec.ErrNotFound) || errors.Is(err, errStart) && errors.Is(err, os.ErrNotExist) {
+		return &dialhome.Error{Kind: dialhome.KindNotFound, Message: fmt.Sprintf("%q is not a command in this screen", bounded(request.Argv[0]))}
 	}
 	return asError(err)
 }
 
-// start runs cmd in a session of its own and calls ended once, after which its id is
-// free. The files are the far ends: the terminal, or stdin, stdout and stderr.
-func (c *commands) start(id uint64, cmd *exec.Cmd, tty bool, ended func(dialhome.Exited)) ([]*os.File, error) {
-	if cmd.Err != nil {
-		return nil, cmd.Err
+// errStart marks what the kernel said to the start of a command.
+var errStart = errors.New("run command")
+
+// plumbing is where a command's input and output go: to a terminal, or to pipes.
+type plumbing struct {
+	tty   bool
+	pipes []*os.File
+}
+
+// connect gives cmd its input and output. With a terminal it returns both ends of it.
+func (p plumbing) connect(cmd *exec.Cmd) (master, slave *os.File, err error) {
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	want := dialhome.ExecFiles
+	if p.tty {
+		want = 0
 	}
-	near, far, err := plumb(cmd, tty)
+	if len(p.pipes) != want {
+		return nil, nil, fmt.Errorf("run command: %d descriptors came with the request, want %d", len(p.pipes), want)
+	}
+	if !p.tty {
+		cmd.Stdin, cmd.Stdout, cmd.Stderr = p.pipes[0], p.pipes[1], p.pipes[2]
+		return nil, nil, nil
+	}
+	master, slave, err = pty.Open()
 	if err != nil {
-		return nil, fmt.Errorf("run command: %w", err)
+		return nil, nil, fmt.Errorf("run command: %w", err)
 	}
-	closeNear := func() {
-		for _, f := range near {
-			_ = f.Close()
-		}
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = slave, slave, slave
+	cmd.SysProcAttr.Setctty = true
+	return master, slave, nil
+}
+
+// start runs cmd in a session of its own and calls ended once, after which its id is
+// free. It returns the terminal's master, if there is a terminal.
+func (c *commands) start(id uint64, cmd *exec.Cmd, p plumbing, ended func(dialhome.Exited)) ([]*os.File, error) {
+	master, slave, err := p.connect(cmd)
+	if err != nil {
+		return nil, err
 	}
-	defer closeNear()
-	if err := c.launch(id, cmd); err != nil {
-		for _, f := range far {
-			_ = f.Close()
+	err = c.launch(id, cmd)
+	if slave != nil {
+		_ = slave.Close()
+	}
+	if err != nil {
+		if master != nil {
+			_ = master.Close()
 		}
 		return nil, err
 	}
 	go func() {
-		err := c.reaper.Wait(cmd)
+		_ = c.reaper.Wait(cmd) // a status other than 0 is a result
 		c.mu.Lock()
 		delete(c.running, id)
 		c.mu.Unlock()
-		ended(exited(id, cmd, err))
+		ended(exited(id, cmd.ProcessState))
 	}()
-	return far, nil
+	if master == nil {
+		return nil, nil
+	}
+	return []*os.File{master}, nil
 }
 
 func (c *commands) launch(id uint64, cmd *exec.Cmd) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if len(c.running) >= maxCommands {
+	switch {
+	case c.ended:
+		return errors.New("run command: the supervisor is gone")
+	case len(c.running) >= maxCommands:
 		return fmt.Errorf("run command: %d commands run already", maxCommands)
 	}
 	if err := c.reaper.Start(cmd); err != nil {
-		return fmt.Errorf("run command: %w", err)
+		return fmt.Errorf("%w: %w", errStart, err)
 	}
 	c.running[id] = cmd.Process.Pid // Setsid: the pid is the process group
 	return nil
 }
 
-// plumb connects cmd to a terminal or to pipes; near ends are the command's.
-func plumb(cmd *exec.Cmd, tty bool) (near, far []*os.File, err error) {
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	if tty {
-		master, slave, err := pty.Open()
-		if err != nil {
-			return nil, nil, err
-		}
-		cmd.Stdin, cmd.Stdout, cmd.Stderr = slave, slave, slave
-		cmd.SysProcAttr.Setctty = true
-		return []*os.File{slave}, []*os.File{master}, nil
+func exited(id uint64, state *os.ProcessState) dialhome.Exited {
+	const unknown = 255
+	if state == nil {
+		return dialhome.Exited{Command: id, Code: unknown}
 	}
-	var pipes [3][2]*os.File
-	for i := range pipes {
-		r, w, err := os.Pipe()
-		if err != nil {
-			closePipes(pipes[:i])
-			return nil, nil, err
-		}
-		pipes[i] = [2]*os.File{r, w}
-	}
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = pipes[0][0], pipes[1][1], pipes[2][1]
-	return []*os.File{pipes[0][0], pipes[1][1], pipes[2][1]},
-		[]*os.File{pipes[0][1], pipes[1][0], pipes[2][0]}, nil
-}
-
-func closePipes(pipes [][2]*os.File) {
-	for _, p := range pipes {
-		_ = p[0].Close()
-		_ = p[1].Close()
-	}
-}
-
-func exited(id uint64, cmd *exec.Cmd, err error) dialhome.Exited {
-	if cmd.ProcessState == nil {
-		return dialhome.Exited{Command: id, Code: 255}
-	}
-	status, ok := cmd.ProcessState.Sys().(syscall.WaitStatus)
+	status, ok := state.Sys().(syscall.WaitStatus)
 	if ok && status.Signaled() {
 		return dialhome.Exited{Command: id, Code: 128 + int(status.Signal()), Signal: int(status.Signal())}
 	}
-	_ = err // a non-zero status is a result
-	return dialhome.Exited{Command: id, Code: cmd.ProcessState.ExitCode()}
-}
-
-// handleSignal signals one command, or everything below the session.
-func (s *session) handleSignal(conn *dialhome.Conn, packet dialhome.Packet) {
-	var request dialhome.Signal
-	if err := dialhome.Decode(packet.Body, &request); err != nil {
-		reply(conn, packet.ID, nil, asError(err))
-		return
-	}
-	sig := unix.Signal(request.Signal)
-	if request.Command != 0 {
-		s.commands.signal(request.Command, sig)
-		reply(conn, packet.ID, nil, nil)
-		return
-	}
-	if err := s.signalPrograms(sig); err != nil {
-		reply(conn, packet.ID, nil, asError(err))
-		return
-	}
-	reply(conn, packet.ID, nil, nil)
-}
-
-// signalPrograms reaches every program on the desktop but the X server: a signal meant
-// for the programs must not take the screen away from under them.
-func (s *session) signalPrograms(sig unix.Signal) error {
-	s.mu.Lock()
-	d := s.desktop
-	s.mu.Unlock()
-	if d == nil {
-		return errNoDesktop
-	}
-	pids, err := process.Descendants(os.Getpid())
-	if err != nil {
-		return fmt.Errorf("signal programs: %w", err)
-	}
-	for _, pid := range pids {
-		if pid != d.XServerPID() {
-			_ = unix.Kill(pid, sig) // one that has just ended is no failure
-		}
-	}
-	return nil
+	return dialhome.Exited{Command: id, Code: state.ExitCode()}
 }
 
 // signal reaches the command's process group; an ended command is no error.
@@ -221,10 +230,12 @@ func (c *commands) signal(id uint64, sig unix.Signal) {
 	}
 }
 
-func (c *commands) signalAll(sig unix.Signal) {
+// end kills all commands and lets none start any more.
+func (c *commands) end() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.ended = true
 	for _, group := range c.running {
-		_ = unix.Kill(-group, sig)
+		_ = unix.Kill(-group, unix.SIGKILL)
 	}
 }

@@ -8,10 +8,8 @@ package session
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
-	"net"
 	"os"
 	"os/signal"
 	"sync"
@@ -29,13 +27,15 @@ const (
 	orphanLimit = 2 * time.Minute
 	// stopGrace is how long TERM may take where nobody says otherwise (rule S9).
 	stopGrace = 5 * time.Second
+	// shortestWait and longestWait bound the pause between two dials.
+	shortestWait = 20 * time.Millisecond
+	longestWait  = 2 * time.Second
 )
 
 // Exit codes of the session process.
 const (
 	exitStopped = 0 // stopped on request
 	exitFailed  = 1 // the desktop ended by itself, or never came up
-	exitUsage   = 2
 )
 
 // session is the state of the process. One exists per process.
@@ -47,13 +47,15 @@ type session struct {
 	stopping context.Context // done when the session shall end
 	stop     context.CancelFunc
 
-	mu       sync.Mutex // guards all below
-	conn     *dialhome.Conn
-	state    dialhome.State
-	plan     *dialhome.Plan
-	desktop  *desktop.Desktop
-	fence    *dialhome.Fence
-	commands *commands
+	mu      sync.Mutex // guards all below; never held across I/O
+	link    *link      // nil while no supervisor is connected
+	state   dialhome.State
+	plan    *dialhome.Plan
+	start   *pendingStart // nil unless a start runs
+	desktop *desktop.Desktop
+	fence   *dialhome.Fence
+	// decided says that exitCode is final: the first reason to end counts.
+	decided  bool
 	exitCode int
 }
 
@@ -66,102 +68,127 @@ func Main(dialPath string) int {
 		return exitFailed
 	}
 	s := newSession(dialPath, log)
-	// TERM is the node shutting down or the isolation being stopped from outside.
-	ctx, release := signal.NotifyContext(s.stopping, unix.SIGTERM, unix.SIGINT)
-	defer release()
-	go func() { _ = s.reaper.Run(context.WithoutCancel(ctx)) }()
-	s.dialLoop(ctx)
+	go func() { _ = s.reaper.Run(context.Background()) }()
+	go s.endAtSignal()
+	return s.run()
+}
+
+func newSession(dialPath string, log io.Writer) *session {
+	s := &session{dialPath: dialPath, log: log, reaper: desktop.NewReaper(), state: dialhome.Idle}
+	s.stopping, s.stop = context.WithCancel(context.Background())
+	return s
+}
+
+// run serves supervisors until the session shall end, and then leaves nothing behind.
+func (s *session) run() int {
+	s.dialLoop(s.stopping)
 	s.endDesktop(0, stopGrace)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.exitCode
 }
 
-func newSession(dialPath string, log io.Writer) *session {
-	s := &session{dialPath: dialPath, log: log, reaper: desktop.NewReaper(), state: dialhome.Idle}
-	s.commands = newCommands(s.reaper)
-	s.stopping, s.stop = context.WithCancel(context.Background())
-	return s
+// endAtSignal ends the session when the node or the isolation is stopped from outside.
+func (s *session) endAtSignal() {
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, unix.SIGTERM, unix.SIGINT)
+	select {
+	case sig := <-signals:
+		s.fail(fmt.Sprintf("the session was ended from outside (%s)", unix.SignalName(sig.(unix.Signal))))
+	case <-s.stopping.Done():
+	}
 }
 
 // dialLoop keeps one connection to a supervisor until the session shall end.
 func (s *session) dialLoop(ctx context.Context) {
-	orphaned := time.AfterFunc(orphanLimit, func() { s.finish(exitFailed, "no supervisor answered") })
+	orphaned := time.AfterFunc(orphanLimit, func() { s.fail("no supervisor answered") })
 	defer orphaned.Stop()
-	const shortest, longest = 20 * time.Millisecond, 2 * time.Second
-	wait := shortest
+	wait := shortestWait
 	for ctx.Err() == nil {
-		conn, err := dial(s.dialPath)
-		if err == nil {
-			wait = shortest
-			err = s.serve(ctx, conn, orphaned)
-		}
-		if ctx.Err() != nil {
-			return
-		}
-		if err != nil && !dialhome.IsClosed(err) && !errors.Is(err, unix.ECONNREFUSED) && !errors.Is(err, unix.ENOENT) {
+		served, err := s.dialOnce(ctx, orphaned)
+		if err != nil && !isAbsent(err) && ctx.Err() == nil {
 			fmt.Fprintf(s.log, "session: %v\n", err)
+		}
+		if served {
+			wait = shortestWait
 		}
 		select {
 		case <-ctx.Done():
 		case <-time.After(wait):
-			wait = min(2*wait, longest)
+			wait = min(2*wait, longestWait)
 		}
 	}
 }
 
-func dial(path string) (*dialhome.Conn, error) {
-	c, err := net.DialUnix("unixpacket", nil, &net.UnixAddr{Name: path, Net: "unixpacket"})
+// dialOnce serves one supervisor, if there is one; served says that it asked for
+// something. One that accepts and says nothing has refused us.
+func (s *session) dialOnce(ctx context.Context, orphaned *time.Timer) (served bool, err error) {
+	conn, err := dial(s.dialPath)
 	if err != nil {
-		return nil, fmt.Errorf("dial supervisor: %w", err)
+		return false, err
 	}
-	return dialhome.NewConn(c), nil
+	return s.serve(ctx, conn, orphaned)
 }
 
-// serve answers one supervisor until it is gone or the session ends.
-func (s *session) serve(ctx context.Context, conn *dialhome.Conn, orphaned *time.Timer) error {
-	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
-	defer conn.Close()
-	s.attach(conn)
-	defer s.detach(conn)
+// serve answers one supervisor until it is gone or the session ends. The commands it
+// asked for end with it: nobody reads them any more.
+func (s *session) serve(ctx context.Context, conn *dialhome.Conn, orphaned *time.Timer) (served bool, err error) {
+	l := newLink(conn, newCommands(s.reaper))
+	ctx, cancel := context.WithCancel(ctx)
+	s.attach(l)
+	go l.run(ctx)
+	defer func() {
+		s.detach(l)
+		cancel()
+		<-l.done
+		l.commands.end()
+	}()
 	for {
-		packet, files, err := conn.Receive()
+		packet, passed, err := conn.Receive()
 		if err != nil {
-			return err
+			return served, err
 		}
+		served = true
 		orphaned.Stop() // a supervisor is there and in charge
-		switch packet.Op {
-		case dialhome.OpStart:
-			go s.handleStart(ctx, conn, packet, files)
-			continue // owns the files
-		case dialhome.OpDial:
-			go s.handleDial(ctx, conn, packet)
-		case dialhome.OpExec:
-			go s.handleExec(conn, packet)
-		case dialhome.OpSignal:
-			s.handleSignal(conn, packet)
-		case dialhome.OpStop:
-			go s.handleStop(conn, packet)
-		default:
-			reply(conn, packet.ID, nil, &dialhome.Error{Kind: dialhome.KindFailed, Message: "unknown operation"})
-		}
-		dialhome.CloseAll(files)
+		s.handle(l, packet, passed)
 	}
 }
 
-// attach makes conn the one that events go to, and says what runs already.
-func (s *session) attach(conn *dialhome.Conn) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.conn = conn
-	_ = conn.Send(dialhome.Packet{Event: dialhome.EventHello, Body: dialhome.Encode(s.describe())})
+// handle owns what was passed. What takes time goes on beside the next packet.
+func (s *session) handle(l *link, packet dialhome.Packet, passed []*dialhome.Descriptor) {
+	switch packet.Op {
+	case dialhome.OpStart:
+		go s.handleStart(l, packet, passed)
+		return
+	case dialhome.OpExec:
+		go s.handleExec(l, packet, passed)
+		return
+	case dialhome.OpDial:
+		go s.handleDial(l, packet)
+	case dialhome.OpSignal:
+		s.handleSignal(l, packet)
+	case dialhome.OpStop:
+		go s.handleStop(l, packet)
+	default:
+		l.reply(packet.ID, nil, &dialhome.Error{Kind: dialhome.KindFailed, Message: "unknown operation"})
+	}
+	dialhome.CloseAll(passed)
 }
 
-func (s *session) detach(conn *dialhome.Conn) {
+// attach makes l the one that events go to; the first packet on it says what runs
+// already.
+func (s *session) attach(l *link) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.conn == conn {
-		s.conn = nil
+	s.link = l
+	l.post(dialhome.Packet{Event: dialhome.EventHello, Body: dialhome.Encode(s.describe())})
+}
+
+func (s *session) detach(l *link) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.link == l {
+		s.link = nil
 	}
 }
 
@@ -182,32 +209,30 @@ func (s *session) describe() dialhome.Desktop {
 // tells the next one how things stand.
 func (s *session) emit(event dialhome.Event, body any) {
 	s.mu.Lock()
-	conn := s.conn
-	s.mu.Unlock()
-	if conn != nil {
-		_ = conn.Send(dialhome.Packet{Event: event, Body: dialhome.Encode(body)})
+	defer s.mu.Unlock()
+	if s.link != nil {
+		s.link.post(dialhome.Packet{Event: event, Body: dialhome.Encode(body)})
 	}
 }
 
-// finish ends the session with the given code; the first call decides.
-func (s *session) finish(code int, reason string) {
+// decide fixes how the session ends; false says that something else did before.
+func (s *session) decide(code int) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.stopping.Err() != nil {
-		return
+	if s.decided {
+		return false
 	}
-	s.exitCode = code
-	if reason != "" {
-		fmt.Fprintf(s.log, "session: ending: %s\n", reason)
-	}
-	s.stop()
+	s.decided, s.exitCode = true, code
+	return true
 }
 
-func reply(conn *dialhome.Conn, id uint64, body any, failure *dialhome.Error, files ...*os.File) {
-	packet := dialhome.Packet{ID: id, OK: failure == nil, Err: failure}
-	if failure == nil && body != nil {
-		packet.Body = dialhome.Encode(body)
+// fail ends the session with a reason, unless it is ending already. Supervisor and log
+// hear it.
+func (s *session) fail(reason string) {
+	if !s.decide(exitFailed) {
+		return
 	}
-	// A supervisor that is gone asks again after the next dial.
-	_ = conn.Send(packet, files...)
+	fmt.Fprintf(s.log, "session: ending: %s\n", reason)
+	s.emit(dialhome.EventDied, dialhome.Note{Text: bounded(reason)})
+	s.stop()
 }

@@ -15,9 +15,11 @@ import (
 // stopped (a FIFO full after 64 KiB) must not freeze the desktop (DSP-17, S8a). What
 // does not fit is dropped and counted, and the count is written when there is room.
 type sink struct {
-	fd      int
-	mu      sync.Mutex // guards dropped and the order of lines
+	fd int
+
+	mu      sync.Mutex // guards all below and the order of lines
 	dropped int
+	torn    bool // the last line was written in part
 }
 
 func newSink(f *os.File) *sink {
@@ -45,17 +47,32 @@ func (s *sink) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// put writes text whole, or reports that it did not fit.
+// put writes text whole, or reports that it did not fit. A line of which a part fitted
+// is ended before the next one begins.
 func (s *sink) put(text []byte) bool {
-	for len(text) > 0 {
-		n, err := unix.Write(s.fd, text)
+	if s.torn {
+		if n, _ := s.write([]byte{'\n'}); n == 0 {
+			return false
+		}
+		s.torn = false
+	}
+	n, err := s.write(text)
+	s.torn = err != nil && n > 0
+	return err == nil
+}
+
+// write stops at EAGAIN, a full pipe, and at EPIPE, no reader until the next one opens
+// the FIFO.
+func (s *sink) write(text []byte) (written int, err error) {
+	for written < len(text) {
+		n, err := unix.Write(s.fd, text[written:])
 		if errors.Is(err, unix.EINTR) {
 			continue
 		}
 		if err != nil {
-			return false // EAGAIN: full; EPIPE: no reader until the next logmon opens it
+			return written, err
 		}
-		text = text[n:]
+		written += n
 	}
-	return true
+	return written, nil
 }

@@ -10,61 +10,121 @@ import (
 	"io"
 	"os"
 	"strings"
-	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/botscreen/botscreen/driver/desktop"
-	"github.com/botscreen/botscreen/driver/process"
 	"github.com/botscreen/botscreen/driver/session/dialhome"
 )
 
 // maxPlan bounds the plan, in bytes: a job's environment may be long.
 const maxPlan = 16 << 20
 
-// handleStart brings the desktop up and answers when it is painted or has failed.
-func (s *session) handleStart(ctx context.Context, conn *dialhome.Conn, packet dialhome.Packet, files []*os.File) {
-	defer dialhome.CloseAll(files)
-	var request dialhome.Start
-	err := dialhome.Decode(packet.Body, &request)
-	if err == nil && request.HasPlan {
-		err = s.acceptPlan(files)
-	}
-	if err == nil {
-		err = s.startDesktop(ctx, request.Display)
-	}
-	if err != nil {
-		failure := asError(err)
-		reply(conn, packet.ID, nil, failure)
-		var state *dialhome.Error
-		if errors.As(err, &state) && state.Kind == dialhome.KindState {
-			return // refused: what runs is not touched
-		}
-		// Nobody could use a session whose desktop did not come up.
-		s.emit(dialhome.EventDied, dialhome.Note{Text: failure.Message})
-		s.finish(exitFailed, failure.Message)
-		return
-	}
-	s.mu.Lock()
-	body := s.describe()
-	s.mu.Unlock()
-	reply(conn, packet.ID, body, nil)
-	// The supervisor that asked may be gone: its successor adopts by this.
-	s.emit(dialhome.EventHello, body)
+// pendingStart is a start that runs.
+type pendingStart struct {
+	ctx    context.Context // ends when the start is called off
+	cancel context.CancelFunc
+	over   chan struct{} // closed when it has succeeded or cleaned up after itself
 }
 
-func (s *session) acceptPlan(files []*os.File) error {
-	if len(files) != 1 {
-		return fmt.Errorf("start desktop: %d descriptors came with the plan, want 1", len(files))
-	}
-	plan, err := readPlan(files[0])
+// handleStart brings the desktop up and answers when it is painted or has failed. It
+// goes on when the supervisor that asked is gone: the next one adopts what comes of it.
+func (s *session) handleStart(l *link, packet dialhome.Packet, passed []*dialhome.Descriptor) {
+	defer dialhome.CloseAll(passed)
+	start, err := s.beginStart()
 	if err != nil {
-		return fmt.Errorf("start desktop: %w", err)
+		l.reply(packet.ID, nil, asError(err)) // refused: what runs is not touched
+		return
+	}
+	err = s.runStart(start, packet, passed)
+	s.mu.Lock()
+	s.start = nil
+	body := s.describe()
+	s.mu.Unlock()
+	start.cancel()
+	close(start.over)
+	if err != nil {
+		failure := asError(err)
+		l.reply(packet.ID, nil, failure)
+		s.fail(failure.Message) // nobody could use a session whose desktop did not come up
+		return
+	}
+	l.reply(packet.ID, body, nil)
+	s.emit(dialhome.EventHello, body) // the supervisor that asked may be gone
+}
+
+// beginStart reserves the session's one desktop.
+func (s *session) beginStart() (*pendingStart, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.state != dialhome.Idle {
+		return nil, &dialhome.Error{Kind: dialhome.KindState, Message: fmt.Sprintf("cannot start the desktop: it is %s", s.state)}
+	}
+	start := &pendingStart{over: make(chan struct{})}
+	start.ctx, start.cancel = context.WithCancel(s.stopping)
+	s.state, s.start = dialhome.Starting, start
+	return start, nil
+}
+
+func (s *session) runStart(start *pendingStart, packet dialhome.Packet, passed []*dialhome.Descriptor) error {
+	plan, err := s.planOf(packet, passed)
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	s.plan = plan
+	s.mu.Unlock()
+	ctx, cancel := context.WithTimeout(start.ctx, plan.Deadline)
+	defer cancel()
+	d, err := desktop.Start(ctx, s.options(*plan), s.reaper)
+	if err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		err = fmt.Errorf("desktop not ready within %s: %w", plan.Deadline, err)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.plan = plan
+	if err != nil {
+		if s.state == dialhome.Starting {
+			s.state = dialhome.Idle
+		}
+		return err
+	}
+	s.desktop = d
+	if s.state != dialhome.Starting {
+		return errors.New("the start was called off") // endDesktop stops it
+	}
+	s.state = dialhome.Running
+	go s.watchDesktop(d)
+	go s.reportFence(d, plan.FenceExemptions)
 	return nil
+}
+
+// planOf is the plan that came with the request, or the one the session has, with the
+// display number that the request names.
+func (s *session) planOf(packet dialhome.Packet, passed []*dialhome.Descriptor) (*dialhome.Plan, error) {
+	var request dialhome.Start
+	if err := dialhome.Decode(packet.Body, &request); err != nil {
+		return nil, fmt.Errorf("start desktop: %w", err)
+	}
+	s.mu.Lock()
+	plan := s.plan
+	s.mu.Unlock()
+	if request.HasPlan {
+		if len(passed) != 1 {
+			return nil, fmt.Errorf("start desktop: %d descriptors came with the plan, want 1", len(passed))
+		}
+		f := passed[0].File("plan")
+		defer f.Close()
+		var err error
+		if plan, err = readPlan(f); err != nil {
+			return nil, fmt.Errorf("start desktop: %w", err)
+		}
+	}
+	if plan == nil {
+		return nil, errors.New("start desktop: there is no plan")
+	}
+	changed := *plan
+	if request.Display != 0 {
+		changed.Display = request.Display
+	}
+	return &changed, nil
 }
 
 func readPlan(f *os.File) (*dialhome.Plan, error) {
@@ -80,39 +140,6 @@ func readPlan(f *os.File) (*dialhome.Plan, error) {
 		return nil, errors.New("read plan: not a plan") // the cause would repeat the environment
 	}
 	return &plan, nil
-}
-
-// startDesktop starts the desktop of the plan; display, where not 0, replaces its number.
-func (s *session) startDesktop(ctx context.Context, display int) error {
-	s.mu.Lock()
-	if s.plan == nil || s.state != dialhome.Idle {
-		state := s.state
-		s.mu.Unlock()
-		return &dialhome.Error{Kind: dialhome.KindState, Message: fmt.Sprintf("cannot start the desktop: it is %s", state)}
-	}
-	if display != 0 {
-		s.plan.Display = display
-	}
-	s.state = dialhome.Starting
-	plan := *s.plan
-	s.mu.Unlock()
-
-	bounded, cancel := context.WithTimeout(ctx, plan.Deadline)
-	defer cancel()
-	d, err := desktop.Start(bounded, s.options(plan), s.reaper)
-	if err != nil && errors.Is(bounded.Err(), context.DeadlineExceeded) {
-		err = fmt.Errorf("desktop not ready within %s: %w", plan.Deadline, err)
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if err != nil {
-		s.state = dialhome.Idle
-		return err
-	}
-	s.state, s.desktop = dialhome.Running, d
-	go s.watchDesktop(d)
-	go s.reportFence(ctx, d, plan.FenceExemptions)
-	return nil
 }
 
 func (s *session) options(plan dialhome.Plan) desktop.Options {
@@ -136,9 +163,9 @@ func (s *session) forward(e desktop.Event) {
 	case desktop.EventPainted:
 		s.emit(dialhome.EventPainted, dialhome.Note{})
 	case desktop.EventRestarted:
-		s.emit(dialhome.EventRestarted, dialhome.Note{Program: e.Program, Text: e.Detail})
+		s.emit(dialhome.EventRestarted, dialhome.Note{Program: e.Program, Text: bounded(e.Detail)})
 	case desktop.EventGaveUp:
-		s.emit(dialhome.EventGaveUp, dialhome.Note{Program: e.Program, Text: e.Detail})
+		s.emit(dialhome.EventGaveUp, dialhome.Note{Program: e.Program, Text: bounded(e.Detail)})
 	}
 }
 
@@ -146,7 +173,7 @@ func (s *session) forward(e desktop.Event) {
 func (s *session) watchDesktop(d *desktop.Desktop) {
 	<-d.Done()
 	s.mu.Lock()
-	unasked := s.desktop == d && s.state == dialhome.Running
+	unasked := s.state == dialhome.Running
 	if unasked {
 		s.state = dialhome.Ended
 	}
@@ -158,107 +185,25 @@ func (s *session) watchDesktop(d *desktop.Desktop) {
 	if err := d.Err(); err != nil {
 		reason = err.Error()
 	}
-	s.emit(dialhome.EventDied, dialhome.Note{Text: bounded(reason)})
-	s.finish(exitFailed, reason)
+	s.fail(reason)
 }
 
-func (s *session) reportFence(ctx context.Context, d *desktop.Desktop, exemptions []string) {
-	result, err := d.Fence(ctx)
+func (s *session) reportFence(d *desktop.Desktop, exemptions []string) {
+	result, err := d.Fence(s.stopping)
 	fence := dialhome.Fence{Enforced: result.Enforced, Reason: result.Reason}
 	if err != nil {
 		fence = dialhome.Fence{Reason: "the self-test could not run"}
 	}
 	if len(exemptions) > 0 {
-		fence = dialhome.Fence{Reason: strings.Join(append(exemptions, nonEmpty(fence.Reason)...), "; ")}
+		reasons := append([]string(nil), exemptions...)
+		if fence.Reason != "" {
+			reasons = append(reasons, fence.Reason)
+		}
+		fence = dialhome.Fence{Reason: strings.Join(reasons, "; ")}
 	}
+	fence.Reason = bounded(fence.Reason)
 	s.mu.Lock()
 	s.fence = &fence
 	s.mu.Unlock()
 	s.emit(dialhome.EventFence, fence)
-}
-
-func nonEmpty(text string) []string {
-	if text == "" {
-		return nil
-	}
-	return []string{text}
-}
-
-// handleStop ends the desktop and then the session.
-func (s *session) handleStop(conn *dialhome.Conn, packet dialhome.Packet) {
-	var request dialhome.Stop
-	if err := dialhome.Decode(packet.Body, &request); err != nil {
-		reply(conn, packet.ID, nil, asError(err))
-		return
-	}
-	s.endDesktop(unix.Signal(request.Signal), request.Grace)
-	reply(conn, packet.ID, nil, nil)
-	s.finish(exitStopped, "")
-}
-
-// endDesktop stops the desktop, if one runs, and everything else below the session.
-func (s *session) endDesktop(first unix.Signal, grace time.Duration) {
-	s.mu.Lock()
-	d := s.desktop
-	s.state = dialhome.Ended
-	s.mu.Unlock()
-	if first != 0 && first != unix.SIGTERM {
-		s.commands.signalAll(first)
-	}
-	if d == nil {
-		s.commands.signalAll(unix.SIGKILL)
-		return
-	}
-	limit, cancel := context.WithTimeout(context.Background(), grace+stopGrace)
-	defer cancel()
-	if err := d.Stop(limit, grace); err != nil {
-		fmt.Fprintf(s.log, "session: stop desktop: %v\n", err)
-	}
-}
-
-// xIdentity is Xvnc's pid and start time in the session's pid namespace.
-func xIdentity(d *desktop.Desktop) (pid int, start uint64) {
-	id, err := process.Observe(d.XServerPID())
-	if err != nil {
-		return 0, 0
-	}
-	return id.PID, id.Start
-}
-
-func asError(err error) *dialhome.Error {
-	var already *dialhome.Error
-	if errors.As(err, &already) {
-		return already
-	}
-	kind := dialhome.KindFailed
-	var taken *desktop.DisplayTakenError
-	var missing *desktop.MissingError
-	switch {
-	case errors.As(err, &taken):
-		kind = dialhome.KindDisplayTaken
-	case errors.As(err, &missing):
-		kind = dialhome.KindMissing
-	}
-	return &dialhome.Error{Kind: kind, Message: bounded(err.Error())}
-}
-
-// bounded keeps text from inside well below a packet.
-func bounded(text string) string {
-	const most = 4096
-	if len(text) > most {
-		return text[:most] + "…"
-	}
-	return text
-}
-
-func boundedLines(lines []string) []string {
-	const most = 20
-	if len(lines) > most {
-		lines = lines[len(lines)-most:]
-	}
-	short := make([]string, len(lines))
-	for i, line := range lines {
-		short[i] = line[:min(len(line), 512)]
-	}
-	return short
 }

@@ -11,12 +11,12 @@ import (
 	"github.com/botscreen/botscreen/shared/control"
 	"github.com/botscreen/botscreen/shared/control/controlserver"
 	"github.com/botscreen/botscreen/shared/lease"
-	"github.com/botscreen/botscreen/shared/screen"
 )
 
 const (
 	defaultGrace = 5 * time.Second
 	maxGrace     = 10 * time.Minute
+	maxSignal    = 64 // the highest on Linux, see signal(7)
 )
 
 // Status says everything there is to say now; it changes and wakes nothing.
@@ -61,15 +61,11 @@ func (s *supervisor) Stop(ctx context.Context, _ controlserver.Caller, req contr
 	case grace < 0:
 		grace = 0
 	}
-	if req.Signal < 0 || req.Signal > 64 {
-		return &control.Error{Kind: control.BadRequest, Message: fmt.Sprintf("There is no signal %d.", req.Signal)}
+	if req.Signal < 0 || req.Signal > maxSignal {
+		return noSuchSignal(req.Signal)
 	}
-	s.mu.Lock()
-	first := !s.stopping && s.record.Exit == nil
-	s.mu.Unlock()
-	if first {
-		s.enter(screen.Stopping, control.EventState, "")
-		s.stopSession(ctx, req.Signal, grace)
+	if s.beginStop() {
+		go s.stopSession(req.Signal, grace) // goes on when the caller leaves
 	}
 	select {
 	case <-s.ended:
@@ -93,14 +89,18 @@ func (s *supervisor) Wait(ctx context.Context) (control.Exit, error) {
 
 // Signal reaches every program on the desktop but the X server.
 func (s *supervisor) Signal(ctx context.Context, _ controlserver.Caller, req control.SignalRequest) error {
-	if req.Signal < 1 || req.Signal > 64 {
-		return &control.Error{Kind: control.BadRequest, Message: fmt.Sprintf("There is no signal %d.", req.Signal)}
+	if req.Signal < 1 || req.Signal > maxSignal {
+		return noSuchSignal(req.Signal)
 	}
 	bounded, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
-	_, _, err := s.link.call(bounded, dialhome.OpSignal, dialhome.Signal{Signal: req.Signal}, 0)
+	_, err := s.link.call(bounded, question{op: dialhome.OpSignal, body: dialhome.Signal{Signal: req.Signal}})
 	if err != nil {
-		return execRefusal(err)
+		return refusalOf("send the signal", err)
 	}
 	return nil
+}
+
+func noSuchSignal(number int) error {
+	return &control.Error{Kind: control.BadRequest, Message: fmt.Sprintf("There is no signal %d.", number), Next: "See signal(7)."}
 }

@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -15,169 +17,236 @@ import (
 	"github.com/botscreen/botscreen/driver/session/dialhome"
 	"github.com/botscreen/botscreen/shared/control"
 	"github.com/botscreen/botscreen/shared/control/controlserver"
+	"github.com/botscreen/botscreen/shared/screen"
 )
 
-// askTimeout bounds a question to the session that it answers at once.
-const askTimeout = 10 * time.Second
+const (
+	// askTimeout bounds a question to the session that it answers at once.
+	askTimeout = 10 * time.Second
+	// killTimeout is how long a session may take to report a command that was killed.
+	killTimeout = 5 * time.Second
+	sigKill     = int(unix.SIGKILL)
+)
 
 // command is a program that the session runs for a caller of exec. Its output is
 // carried here, by the supervisor: the plugin, which is root, never touches bytes
 // from inside.
 type command struct {
-	supervisor *supervisor
-	id         uint64
-	stdin      io.WriteCloser
-	stdout     io.ReadCloser
-	stderr     io.ReadCloser
-	terminal   *passedConn
-	exited     chan dialhome.Exited
+	link   *link
+	line   *line
+	id     uint64
+	stdin  io.WriteCloser
+	stdout io.ReadCloser
+	stderr io.ReadCloser // nil on a terminal
+	resize func(control.TerminalSize) error
+
+	exited   chan dialhome.Exited
+	killOnce sync.Once
+	lost     chan struct{} // closed when its end is not waited for any more
 }
 
 // Exec starts a command inside the session.
 func (s *supervisor) Exec(ctx context.Context, _ controlserver.Caller, req control.ExecRequest) (controlserver.Process, error) {
-	env := make([]string, 0, len(req.Env)+1)
-	if req.TTY {
-		env = append(env, "TERM=xterm-256color")
-	}
-	for name, value := range req.Env {
-		env = append(env, name+"="+value)
-	}
-	want := 3
-	if req.TTY {
-		want = 1
+	request, err := execOf(req)
+	if err != nil {
+		return nil, err
 	}
 	bounded, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
-	request := dialhome.Exec{Argv: req.Argv, Env: env, Dir: req.Dir, TTY: req.TTY}
-	packet, files, err := s.link.call(bounded, dialhome.OpExec, request, want)
+	c := &command{link: s.link, exited: make(chan dialhome.Exited, 1), lost: make(chan struct{})}
+	if req.TTY {
+		err = s.startOnTerminal(bounded, c, request, req.Size)
+	} else {
+		err = s.startOnPipes(bounded, c, request)
+	}
 	if err != nil {
-		return nil, execRefusal(err)
-	}
-	c := &command{supervisor: s, id: packet.ID, exited: s.awaitCommand(packet.ID)}
-	if err := c.adopt(files, req.TTY); err != nil {
-		c.Kill()
-		return nil, fmt.Errorf("exec: %w", err)
-	}
-	if req.Size != nil {
-		_ = c.Resize(*req.Size)
+		return nil, refusalOf("run the command", err)
 	}
 	return c, nil
 }
 
-// execRefusal tells a caller what it can do about a refusal of the session.
-func execRefusal(err error) error {
-	var refusal *dialhome.Error
-	if !errors.As(err, &refusal) {
-		if errors.Is(err, errNoSession) {
-			return &control.Error{Kind: control.Gone, Message: "The screen's session does not answer.", Next: "Look at the screen's status."}
+func execOf(req control.ExecRequest) (dialhome.Exec, error) {
+	request := dialhome.Exec{Argv: req.Argv, Dir: req.Dir, TTY: req.TTY, GUI: req.GUI}
+	if req.TTY {
+		request.Env = append(request.Env, "TERM=xterm-256color")
+	}
+	var faults screen.Faults
+	for name, value := range req.Env {
+		if name == "" || strings.ContainsAny(name, "=\x00") || strings.ContainsRune(value, 0) {
+			faults.Add("env", name, "must be names without = and values without NUL")
 		}
-		return err
+		request.Env = append(request.Env, name+"="+value)
 	}
-	switch refusal.Kind {
-	case dialhome.KindNotFound:
-		return &control.Error{Kind: control.NotFound, Message: refusal.Message}
-	case dialhome.KindState:
-		return &control.Error{Kind: control.Gone, Message: "No desktop runs in this screen.", Next: "Wait until it is ready."}
-	default:
-		return &control.Error{Kind: control.Refused, Message: refusal.Message}
+	for _, arg := range append([]string{req.Dir}, req.Argv...) {
+		if strings.ContainsRune(arg, 0) {
+			faults.Add("argv", arg, "must hold no NUL, nor may cwd")
+		}
 	}
+	if err := faults.Err(); err != nil {
+		return request, &control.Error{Kind: control.BadRequest, Message: "Cannot run the command: " + err.Error() + "."}
+	}
+	return request, nil
 }
 
-func (c *command) adopt(files []*os.File, tty bool) error {
-	conns := make([]*passedConn, len(files))
-	var failure error
-	for i, f := range files {
-		conn, err := acceptPipe(f, tty)
-		failure = errors.Join(failure, err)
-		conns[i] = conn
+// startOnPipes connects the command to pipes. Their near ends never leave this process:
+// nobody inside can make them block, linger or read beside us (X10).
+func (s *supervisor) startOnPipes(ctx context.Context, c *command, request dialhome.Exec) error {
+	pipes, err := newPipes()
+	if err != nil {
+		return err
 	}
-	if failure != nil {
-		for _, conn := range conns {
-			if conn != nil {
-				_ = conn.Close()
-			}
-		}
-		return failure
+	a, err := s.link.call(ctx, question{op: dialhome.OpExec, body: request, files: pipes.far[:], exited: c.exited})
+	pipes.closeFar()
+	if err != nil {
+		pipes.closeNear()
+		return err
 	}
-	if tty {
-		c.terminal = conns[0]
-		c.stdin, c.stdout = terminalInput{conns[0]}, conns[0]
-		return nil
-	}
-	c.stdin, c.stdout, c.stderr = conns[0], conns[1], conns[2]
+	c.id, c.line = a.id, a.line
+	c.stdin, c.stdout, c.stderr = pipes.near[0], pipes.near[1], pipes.near[2]
 	return nil
 }
 
-// terminalInput ends input the way a person does: closing the terminal itself would
-// take the output away too.
-type terminalInput struct{ *passedConn }
+// startOnTerminal takes the master of a terminal that the session made: its slave has
+// to be a terminal of the isolation's own.
+func (s *supervisor) startOnTerminal(ctx context.Context, c *command, request dialhome.Exec, size *control.TerminalSize) error {
+	slot, err := s.passed.acquire()
+	if err != nil {
+		return err
+	}
+	a, err := s.link.call(ctx, question{op: dialhome.OpExec, body: request, want: 1, exited: c.exited})
+	if err != nil {
+		slot.release()
+		return err
+	}
+	c.id, c.line = a.id, a.line
+	t, err := acceptTerminal(a.passed[0], slot)
+	if err != nil {
+		s.link.accuse(a.line, err)
+		return err
+	}
+	c.stdin, c.stdout, c.resize = t.input(), t.output(), t.setSize
+	if size != nil {
+		_ = t.setSize(*size)
+	}
+	return nil
+}
 
-func (t terminalInput) Close() error {
-	_, err := t.Write([]byte{4}) // ^D, VEOF of termios(3)
-	return err
+// pipes are stdin, stdout and stderr of a command.
+type pipes struct{ near, far [dialhome.ExecFiles]*os.File }
+
+func newPipes() (*pipes, error) {
+	var p pipes
+	for i := range p.near {
+		r, w, err := os.Pipe()
+		if err != nil {
+			p.closeNear()
+			p.closeFar()
+			return nil, err
+		}
+		p.near[i], p.far[i] = r, w
+		if i == 0 {
+			p.near[i], p.far[i] = w, r
+		}
+		// The command has another uid and may open /dev/stdout anew. Only who holds the
+		// pipe already can.
+		if err := chmodPipe(p.far[i]); err != nil {
+			p.closeNear()
+			p.closeFar()
+			return nil, err
+		}
+	}
+	return &p, nil
+}
+
+func chmodPipe(f *os.File) error { return f.Chmod(0o666) }
+
+func (p *pipes) closeNear() { closeFiles(p.near[:]) }
+func (p *pipes) closeFar()  { closeFiles(p.far[:]) }
+
+func closeFiles(files []*os.File) {
+	for _, f := range files {
+		if f != nil {
+			_ = f.Close()
+		}
+	}
 }
 
 func (c *command) Stdin() io.WriteCloser { return c.stdin }
 func (c *command) Stdout() io.ReadCloser { return c.stdout }
+func (c *command) Stderr() io.ReadCloser { return c.stderr }
 
-// Stderr is a nil interface on a terminal, never a nil pointer in one.
-func (c *command) Stderr() io.ReadCloser {
-	if c.terminal != nil {
-		return nil
-	}
-	return c.stderr
-}
-
+// Resize does nothing without a terminal.
 func (c *command) Resize(size control.TerminalSize) error {
-	if c.terminal == nil {
+	if c.resize == nil {
 		return nil
 	}
-	return c.terminal.setSize(size.Rows, size.Cols)
+	return c.resize(size)
 }
 
+// Wait returns what the session reports. A command ends with the session's connection,
+// and one that was killed counts as ended even where the session does not say so.
 func (c *command) Wait() control.ExecResult {
-	e := <-c.exited
+	killed := dialhome.Exited{Code: 128 + sigKill, Signal: sigKill}
+	select {
+	case e := <-c.exited:
+		return resultOf(e)
+	case <-c.line.gone:
+	case <-c.lost:
+	}
+	select { // what came last still counts
+	case e := <-c.exited:
+		return resultOf(e)
+	default:
+		return resultOf(killed)
+	}
+}
+
+// resultOf keeps what a hostile session says within what there can be.
+func resultOf(e dialhome.Exited) control.ExecResult {
+	const highest = 255
+	if e.Code < 0 || e.Code > highest {
+		e.Code = highest
+	}
+	if e.Signal < 0 || e.Signal > maxSignal {
+		e.Signal = 0
+	}
 	return control.ExecResult{ExitCode: e.Code, Signal: e.Signal}
 }
 
-// Kill ends the command's process group. A session that does not answer is ended by
-// the plugin, and with it the command.
+// Kill ends the command's process group.
 func (c *command) Kill() {
-	ctx, cancel := context.WithTimeout(context.Background(), askTimeout)
-	defer cancel()
-	request := dialhome.Signal{Command: c.id, Signal: int(unix.SIGKILL)}
-	if _, _, err := c.supervisor.link.call(ctx, dialhome.OpSignal, request, 0); err != nil {
-		c.supervisor.commandEnded(dialhome.Exited{Command: c.id, Code: 128 + int(unix.SIGKILL), Signal: int(unix.SIGKILL)})
-	}
+	c.killOnce.Do(func() {
+		c.link.kill(c.line, c.id)
+		time.AfterFunc(killTimeout, func() {
+			c.link.forget(c.line, c.id)
+			close(c.lost)
+		})
+	})
 }
 
-// awaitCommand registers who waits for a command; its end may have come before.
-func (s *supervisor) awaitCommand(id uint64) chan dialhome.Exited {
-	c := make(chan dialhome.Exited, 1)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if e, ok := s.early[id]; ok {
-		delete(s.early, id)
-		c <- e
-		return c
+// refusalOf tells a caller what it can do about a refusal of the session, whose words
+// are untrusted (X32).
+func refusalOf(what string, err error) error {
+	var refusal *dialhome.Error
+	switch {
+	case errors.Is(err, errNoSession):
+		return &control.Error{Kind: control.Gone, Message: "The screen's session does not answer.", Next: "Look at the screen's status."}
+	case errors.Is(err, errBusy):
+		return &control.Error{Kind: control.Busy, Message: "Too much is asked of this screen at once.", Next: "Try again in a moment."}
+	case errors.Is(err, dialhome.ErrTooLong):
+		return &control.Error{Kind: control.BadRequest,
+			Message: fmt.Sprintf("Cannot %s: arguments and environment have to fit into %d bytes.", what, dialhome.MaxPacket),
+			Next:    "Put them into a file or send them to its input."}
+	case !errors.As(err, &refusal):
+		return fmt.Errorf("%s: %w", what, err)
 	}
-	s.commands[id] = c
-	return c
-}
-
-// maxEarly bounds ends nobody has asked for yet: only those of commands whose answer
-// is on its way.
-const maxEarly = 64
-
-func (s *supervisor) commandEnded(e dialhome.Exited) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if c, ok := s.commands[e.Command]; ok {
-		delete(s.commands, e.Command)
-		c <- e // has room for the one
-		return
-	}
-	if len(s.early) < maxEarly {
-		s.early[e.Command] = e
+	words := screen.Distrust(refusal.Message).String()
+	switch refusal.Kind {
+	case dialhome.KindNotFound:
+		return &control.Error{Kind: control.NotFound, Message: words}
+	case dialhome.KindState:
+		return &control.Error{Kind: control.Gone, Message: "No desktop runs in this screen.", Next: "Wait until it is ready."}
+	default:
+		return &control.Error{Kind: control.Refused, Message: fmt.Sprintf("Cannot %s: %s.", what, words)}
 	}
 }

@@ -12,8 +12,7 @@ import (
 // keptEvents bounds how far back a reader can start.
 const keptEvents = 128
 
-// journal keeps the newest events and wakes those who follow. Sequence numbers start
-// at the microsecond of the supervisor's start, so they grow across supervisors.
+// journal keeps the newest events and wakes those who follow.
 type journal struct {
 	mu      sync.Mutex // guards all below
 	last    uint64
@@ -21,8 +20,23 @@ type journal struct {
 	changed chan struct{} // closed and replaced at each event
 }
 
-func newJournal() *journal {
-	return &journal{last: uint64(time.Now().UnixMicro()), changed: make(chan struct{})}
+// clockStep is what is added to the last supervisor's first number when the clock has
+// been set back since: more events than a supervisor has, in microseconds an hour.
+const clockStep = 1 << 32
+
+// firstNumber is where the numbers of a supervisor's events start: at the microsecond
+// of its own start, and always above those of the last supervisor, which started at
+// last. There are far fewer events than microseconds.
+func firstNumber(now time.Time, last uint64) uint64 {
+	if first := uint64(max(now.UnixMicro(), 0)); first > last {
+		return first
+	}
+	return last + clockStep
+}
+
+// newJournal numbers events from after first.
+func newJournal(first uint64) *journal {
+	return &journal{last: first, changed: make(chan struct{})}
 }
 
 // add numbers and times the event and publishes it.

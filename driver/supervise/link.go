@@ -6,12 +6,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
+	"math/rand/v2"
 	"os"
 	"sync"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/hashicorp/go-hclog"
 
@@ -23,8 +21,11 @@ const (
 	// maxOutstanding bounds the requests in flight, and with them the descriptors a
 	// session may pass (X12).
 	maxOutstanding = 64
-	// eventsPerSecond bounds what a session may report; a real one sends a few a minute.
-	eventsPerSecond = 50
+	// requestsPerSecond and requestBurst bound what is asked of a session (X12).
+	requestsPerSecond, requestBurst = 20, 40
+	// eventsPerSecond and eventBurst bound what a session may report; a real one
+	// sends a few at its start and then a few a day.
+	eventsPerSecond, eventBurst = 5, 50
 )
 
 var (
@@ -37,237 +38,199 @@ var (
 // process that the isolation launched, by the kernel's word (X13), and treats every
 // packet as hostile (X10 to X12).
 type link struct {
-	session process.Identity
-	log     hclog.Logger
-	onEvent func(dialhome.Packet)
+	session  process.Identity
+	log      hclog.Logger
+	onEvent  func(dialhome.Packet)
+	requests *bucket
 
 	mu        sync.Mutex // guards all below
-	conn      *dialhome.Conn
+	line      *line      // nil while the session is not connected
+	connected chan struct{}
+	over      chan struct{} // closed when no session is expected any more
 	next      uint64
-	pending   map[uint64]*request
-	connected chan struct{} // closed while conn is set
-	refused   int           // connections of strangers
+	refused   int       // connections that were not taken
+	breaches  int       // connections that broke the protocol
+	quiet     time.Time // nobody is taken before
 }
 
+// line is one live connection and what was asked over it.
+type line struct {
+	conn   *dialhome.Conn
+	events *bucket
+	gone   chan struct{} // closed when the connection has ended
+
+	// Guarded by link.mu.
+	pending  map[uint64]*request
+	commands map[uint64]chan<- dialhome.Exited
+	breach   error // what it was ended for, where that was not seen by its reader
+}
+
+// question is a request before it is asked.
+type question struct {
+	op    dialhome.Op
+	body  any
+	files []*os.File // ride in the request and stay the caller's
+	want  int        // how many descriptors the answer carries
+	// exited hears the end of the command that the request starts. It has room for
+	// one and is set for OpExec alone.
+	exited chan dialhome.Exited
+	urgent bool // goes past the bounds on ordinary requests
+}
+
+// request is a question that waits for its answer.
 type request struct {
-	files  int // how many descriptors the answer may carry
-	answer chan answer
+	want   int
+	answer chan answer // has room for one
 }
 
+// answer is what came; what was passed is the asker's.
 type answer struct {
+	id     uint64
+	line   *line
 	packet dialhome.Packet
-	files  []*os.File
+	passed []*dialhome.Descriptor
 	err    error
 }
 
 func newLink(session process.Identity, log hclog.Logger, onEvent func(dialhome.Packet)) *link {
 	return &link{
 		session: session, log: log, onEvent: onEvent,
-		pending: map[uint64]*request{}, connected: make(chan struct{}),
+		requests: newBucket(requestsPerSecond, requestBurst), connected: make(chan struct{}), over: make(chan struct{}),
+		// Another supervisor's numbers are never taken for ours.
+		next: uint64(rand.Uint32()) << 16,
 	}
 }
 
-// serve accepts on the dial-home socket until it is closed.
-func (l *link) serve(listener *net.UnixListener) error {
-	for {
-		c, err := listener.AcceptUnix()
-		if err != nil {
-			return fmt.Errorf("accept session: %w", err)
-		}
-		if reason := l.refusal(c); reason != "" {
-			l.refuse(c, reason)
-			continue
-		}
-		go l.run(dialhome.NewConn(c))
-	}
-}
-
-// refusal says why the peer of c is not our session; empty when it is.
-func (l *link) refusal(c *net.UnixConn) string {
-	raw, err := c.SyscallConn()
-	if err != nil {
-		return "closed"
-	}
-	var cred *unix.Ucred
-	var credErr error
-	if err := raw.Control(func(fd uintptr) {
-		cred, credErr = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
-	}); err != nil || credErr != nil {
-		return "no credentials"
-	}
-	// The credentials are those of connect(); the start time tells a recycled pid apart.
-	if int(cred.Pid) != l.session.PID || !l.session.Alive() {
-		return fmt.Sprintf("pid %d uid %d is not the session", cred.Pid, cred.Uid)
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.conn != nil {
-		return "the session is connected already"
-	}
-	return ""
-}
-
-func (l *link) refuse(c *net.UnixConn, reason string) {
-	_ = c.Close()
-	l.mu.Lock()
-	l.refused++
-	first := l.refused == 1
-	l.mu.Unlock()
-	if first { // a flood must not fill the log
-		l.log.Warn("refused a dial-home connection; further ones are only counted", "reason", reason)
-	}
-}
-
-// run reads one connection to its end.
-func (l *link) run(conn *dialhome.Conn) {
-	l.mu.Lock()
-	if l.conn != nil {
-		l.mu.Unlock()
-		_ = conn.Close()
-		return
-	}
-	l.conn = conn
-	close(l.connected)
-	l.mu.Unlock()
-
-	err := l.read(conn)
-	_ = conn.Close()
-
-	l.mu.Lock()
-	l.conn = nil
-	l.connected = make(chan struct{})
-	pending := l.pending
-	l.pending = map[uint64]*request{}
-	l.mu.Unlock()
-	for _, r := range pending {
-		r.answer <- answer{err: errNoSession} // has room for one
-	}
-	if !dialhome.IsClosed(err) {
-		l.log.Warn("ended the dial-home connection", "error", err)
-	}
-}
-
-func (l *link) read(conn *dialhome.Conn) error {
-	window, events := time.Now(), 0
-	for {
-		packet, files, err := conn.Receive()
-		if err != nil {
-			return err
-		}
-		if packet.Event == "" {
-			if err := l.deliver(packet, files); err != nil {
-				return err
-			}
-			continue
-		}
-		if len(files) > 0 {
-			dialhome.CloseAll(files)
-			return &dialhome.ProtocolError{Reason: "an event with descriptors"}
-		}
-		if now := time.Now(); now.Sub(window) > time.Second {
-			window, events = now, 0
-		}
-		if events++; events > eventsPerSecond {
-			return &dialhome.ProtocolError{Reason: "too many events"}
-		}
-		l.onEvent(packet)
-	}
-}
-
-// deliver hands an answer to whoever asked; the files become the asker's.
-func (l *link) deliver(packet dialhome.Packet, files []*os.File) error {
-	l.mu.Lock()
-	r := l.pending[packet.ID]
-	delete(l.pending, packet.ID)
-	l.mu.Unlock()
-	if r == nil {
-		dialhome.CloseAll(files)
-		return errUnasked
-	}
-	wanted := r.files
-	if !packet.OK {
-		wanted = 0
-	}
-	if len(files) != wanted {
-		dialhome.CloseAll(files)
-		err := &dialhome.ProtocolError{Reason: fmt.Sprintf("%d descriptors in an answer that has %d", len(files), wanted)}
-		r.answer <- answer{err: err}
-		return err
-	}
-	r.answer <- answer{packet: packet, files: files}
-	return nil
-}
-
-// call asks the session and waits for its answer, with exactly want descriptors. The
+// call asks the session and waits for its answer, with exactly q.want descriptors. The
 // caller owns them. A refusal by the session is a *dialhome.Error.
-func (l *link) call(ctx context.Context, op dialhome.Op, body any, want int, files ...*os.File) (dialhome.Packet, []*os.File, error) {
-	r := &request{files: want, answer: make(chan answer, 1)}
-	id, conn, err := l.register(ctx, r)
-	if err != nil {
-		return dialhome.Packet{}, nil, fmt.Errorf("ask session to %s: %w", op, err)
+func (l *link) call(ctx context.Context, q question) (answer, error) {
+	a, err := l.ask(ctx, q)
+	var refusal *dialhome.Error
+	if err != nil && !errors.As(err, &refusal) {
+		err = fmt.Errorf("ask session to %s: %w", q.op, err)
 	}
-	packet := dialhome.Packet{ID: id, Op: op, Body: dialhome.Encode(body)}
-	if err := conn.Send(packet, files...); err != nil {
-		l.forget(id)
-		return dialhome.Packet{}, nil, fmt.Errorf("ask session to %s: %w", op, err)
+	return a, err
+}
+
+func (l *link) ask(ctx context.Context, q question) (answer, error) {
+	if !q.urgent {
+		if err := l.requests.wait(ctx); err != nil {
+			return answer{}, err
+		}
+	}
+	r := &request{want: q.want, answer: make(chan answer, 1)}
+	id, line, err := l.register(ctx, q, r)
+	if err != nil {
+		return answer{}, err
+	}
+	packet := dialhome.Packet{ID: id, Op: q.op, Body: dialhome.Encode(q.body)}
+	if err := line.conn.Send(packet, q.files...); err != nil {
+		l.forget(line, id)
+		if dialhome.IsClosed(err) {
+			err = errNoSession
+		}
+		return answer{}, err
 	}
 	select {
 	case a := <-r.answer:
-		if a.err != nil {
-			return dialhome.Packet{}, nil, fmt.Errorf("ask session to %s: %w", op, a.err)
-		}
-		if !a.packet.OK {
-			return a.packet, nil, refusalOf(a.packet)
-		}
-		return a.packet, a.files, nil
+		a.id, a.line = id, line
+		return l.settle(a)
 	case <-ctx.Done():
-		abandon(r)
-		return dialhome.Packet{}, nil, fmt.Errorf("ask session to %s: %w", op, context.Cause(ctx))
+		go l.abandon(id, line, r, q)
+		return answer{}, context.Cause(ctx)
 	}
 }
 
-// refusalOf keeps a hostile session from answering with neither result nor error.
-func refusalOf(p dialhome.Packet) *dialhome.Error {
-	if p.Err == nil {
-		return &dialhome.Error{Kind: dialhome.KindFailed, Message: "the session refused without a reason"}
+// settle turns what came into what the asker gets.
+func (l *link) settle(a answer) (answer, error) {
+	if a.err == nil && a.packet.Err != nil {
+		a.err = a.packet.Err
 	}
-	return p.Err
+	if a.err != nil {
+		l.forget(a.line, a.id)
+		return answer{}, a.err
+	}
+	return a, nil
 }
 
 // register waits for the session to be connected and reserves an id.
-func (l *link) register(ctx context.Context, r *request) (uint64, *dialhome.Conn, error) {
+func (l *link) register(ctx context.Context, q question, r *request) (uint64, *line, error) {
 	for {
 		l.mu.Lock()
-		if l.conn != nil {
+		if l.line != nil && !l.isOver() {
 			defer l.mu.Unlock()
-			if len(l.pending) >= maxOutstanding {
-				return 0, nil, errBusy
-			}
-			l.next++
-			l.pending[l.next] = r
-			return l.next, l.conn, nil
+			return l.enter(q, r)
 		}
 		connected := l.connected
 		l.mu.Unlock()
 		select {
 		case <-connected:
+		case <-l.over:
+			return 0, nil, errNoSession
 		case <-ctx.Done():
 			return 0, nil, errNoSession
 		}
 	}
 }
 
-func (l *link) forget(id uint64) {
+// enter needs l.mu and a line.
+func (l *link) enter(q question, r *request) (uint64, *line, error) {
+	if len(l.line.pending) >= maxOutstanding && !q.urgent {
+		return 0, nil, errBusy
+	}
+	l.next++
+	l.line.pending[l.next] = r
+	if q.exited != nil {
+		l.line.commands[l.next] = q.exited
+	}
+	return l.next, l.line, nil
+}
+
+// done is closed when no session is expected any more.
+func (l *link) done() <-chan struct{} { return l.over }
+
+func (l *link) isOver() bool {
+	select {
+	case <-l.over:
+		return true
+	default:
+		return false
+	}
+}
+
+// forget drops what was registered for an id.
+func (l *link) forget(line *line, id uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	delete(l.pending, id)
+	delete(line.pending, id)
+	delete(line.commands, id)
 }
 
 // abandon leaves the id registered, so that a late answer is not taken for an unasked
-// one, and closes what comes with it.
-func abandon(r *request) {
-	go func() {
-		a := <-r.answer // run answers everything that is pending when the session goes
-		dialhome.CloseAll(a.files)
-	}()
+// one, closes what comes with it and ends the command it started.
+func (l *link) abandon(id uint64, line *line, r *request, q question) {
+	a := <-r.answer // the end of the line answers everything that is pending
+	dialhome.CloseAll(a.passed)
+	l.forget(line, id)
+	if q.exited != nil && a.err == nil && a.packet.OK {
+		l.kill(line, id)
+	}
+}
+
+// kill ends a command whose caller is gone; nobody waits for the answer.
+func (l *link) kill(on *line, command uint64) {
+	r := &request{answer: make(chan answer, 1)}
+	l.mu.Lock()
+	if on != l.line {
+		l.mu.Unlock()
+		return // its commands ended with it
+	}
+	l.next++
+	id := l.next
+	on.pending[id] = r
+	l.mu.Unlock()
+	body := dialhome.Encode(dialhome.Signal{Command: command, Signal: sigKill})
+	if err := on.conn.Send(dialhome.Packet{ID: id, Op: dialhome.OpSignal, Body: body}); err != nil {
+		l.forget(on, id)
+	}
 }

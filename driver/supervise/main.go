@@ -10,6 +10,7 @@ import (
 	"net"
 	"os"
 	"os/signal"
+	"sync"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -29,7 +30,7 @@ func Main() int {
 	if err != nil {
 		return 1
 	}
-	log := openLog(dir)
+	log := openLog(dir, os.Stderr)
 	if err := run(dir, log); err != nil {
 		log.Error("supervisor ends", "error", err)
 		return 1
@@ -52,11 +53,11 @@ func run(dir *os.Root, log hclog.Logger) error {
 	if err != nil {
 		return err
 	}
-	s, err := newSupervisor(config, dir, log.With("profile", string(config.Profile)))
-	if err != nil {
-		return err
-	}
-	return s.serve(operator, dial)
+	s := newSupervisor(config, dir, log.With("profile", string(config.Profile)))
+	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGTERM)
+	defer stop()
+	signal.Ignore(unix.SIGPIPE, unix.SIGINT, unix.SIGHUP)
+	return s.serve(ctx, operator, dial)
 }
 
 // controlDir is the screen's control directory, given as a descriptor: this process
@@ -85,38 +86,39 @@ func inheritedListener[T net.Listener](fd uintptr) (T, error) {
 	return typed, nil
 }
 
-// serve runs until TERM. The end of the screen does not end the supervisor: whoever
-// asks later must still hear how it ended.
-func (s *supervisor) serve(operator, dial *net.UnixListener) error {
-	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGTERM)
-	defer stop()
-	signal.Ignore(unix.SIGPIPE, unix.SIGINT, unix.SIGHUP)
+// serve runs until ctx ends. The end of the screen does not end the supervisor: whoever
+// asks later must still hear how it ended. The end of the supervisor does not end the
+// screen: its connection drops, and the session dials the next one.
+func (s *supervisor) serve(ctx context.Context, operator, dial *net.UnixListener) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
 	operator.SetUnlinkOnClose(false)
 	dial.SetUnlinkOnClose(false) // the paths are the plugin's
 
 	api := controlserver.New(s, slog.New(discardBelowError{s}))
-	failed := make(chan error, 3)
-	go func() { failed <- api.Serve(operator, screen.RoleOperator) }()
-	go func() { failed <- s.link.serve(dial) }()
-	go func() {
+	failed := make(chan error, 3) // room for all: none waits to be heard
+	var all sync.WaitGroup
+	all.Go(func() { failed <- api.Serve(operator, screen.RoleOperator) })
+	all.Go(func() { failed <- s.link.serve(dial) })
+	all.Go(func() {
 		if err := s.run(ctx); err != nil {
 			failed <- err
 		}
-	}()
+	})
 	var err error
 	select {
 	case <-ctx.Done():
 	case err = <-failed:
 	}
-	limit, cancel := context.WithTimeout(context.Background(), time.Second)
-	defer cancel()
+	cancel()
 	_ = dial.Close()
-	if shutdown := api.Shutdown(limit); err == nil && !errors.Is(shutdown, context.DeadlineExceeded) {
-		err = shutdown
+	s.link.finish(0)
+	limit, end := context.WithTimeout(context.Background(), time.Second)
+	defer end()
+	if shutdown := api.Shutdown(limit); !errors.Is(shutdown, context.DeadlineExceeded) {
+		err = errors.Join(err, shutdown)
 	}
-	if errors.Is(err, context.Canceled) {
-		err = nil
-	}
+	all.Wait()
 	return err
 }
 

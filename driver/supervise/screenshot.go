@@ -4,6 +4,7 @@ package supervise
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"image"
 	"net"
@@ -50,7 +51,7 @@ func (s *supervisor) Screenshot(ctx context.Context, _ controlserver.Caller, req
 func (s *supervisor) picture(ctx context.Context, req control.ScreenshotRequest) (*image.RGBA, error) {
 	conn, err := s.dialRFB(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("screenshot: %w", err)
+		return nil, refusalOf("take a screenshot", err)
 	}
 	client, err := rfb.Connect(ctx, conn, rfb.Options{MaxSize: rfb.Size{WidthPx: screen.MaxWidthPx, HeightPx: screen.MaxHeightPx}})
 	if err != nil {
@@ -68,16 +69,26 @@ func (s *supervisor) picture(ctx context.Context, req control.ScreenshotRequest)
 	return client.ScreenshotOf(ctx, req.Rect)
 }
 
-// dialRFB asks the session for a connection to Xvnc and checks what it passed.
+// dialRFB asks the session for a connection to Xvnc and checks what it passed. A
+// session that passes something else is not worth another word (X11).
 func (s *supervisor) dialRFB(ctx context.Context) (net.Conn, error) {
-	_, files, err := s.link.call(ctx, dialhome.OpDial, struct{}{}, 1)
+	slot, err := s.passed.acquire()
 	if err != nil {
+		return nil, err
+	}
+	a, err := s.link.call(ctx, question{op: dialhome.OpDial, body: struct{}{}, want: 1})
+	if err != nil {
+		slot.release()
 		return nil, err
 	}
 	s.mu.Lock()
 	xserver := s.record.XServer
 	s.mu.Unlock()
-	return acceptRFB(files[0], xserver, s.config.SharedPIDs)
+	conn, err := acceptRFB(a.passed[0], slot, xserver)
+	if err != nil && !errors.Is(err, errServerGone) {
+		s.link.accuse(a.line, err)
+	}
+	return conn, err
 }
 
 // mustBeReady is the refusal for a screen without a desktop.

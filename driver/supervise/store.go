@@ -22,7 +22,9 @@ type record struct {
 	XServer  process.Identity `json:"xserver"`
 	Display  int              `json:"display"`
 	Ready    bool             `json:"ready"`
-	Exit     *control.Exit    `json:"exit,omitempty"`
+	// Events is where the numbers of the last supervisor's events started.
+	Events uint64        `json:"events"`
+	Exit   *control.Exit `json:"exit,omitempty"`
 }
 
 const (

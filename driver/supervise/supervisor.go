@@ -20,21 +20,31 @@ import (
 	"github.com/botscreen/botscreen/driver/process"
 	"github.com/botscreen/botscreen/driver/session/dialhome"
 	"github.com/botscreen/botscreen/shared/control"
-	"github.com/botscreen/botscreen/shared/lease"
 	"github.com/botscreen/botscreen/shared/screen"
 )
 
-// adoptLimit is how long a session may take to dial a new supervisor.
-const adoptLimit = 15 * time.Second
+const (
+	// adoptLimit is how long a session may take to dial a new supervisor.
+	adoptLimit = 15 * time.Second
+	// lastWordsLimit is how long the link of a dead session is still read.
+	lastWordsLimit = time.Second
+	// notesPerSecond and noteBurst bound the events that change no state: a session
+	// must not push those that do out of the journal (X25).
+	notesPerSecond, noteBurst = 1.0 / 30, 10
+)
 
 // supervisor is one screen's state. Locks are taken for moments, never across I/O.
 type supervisor struct {
-	config  Config
-	log     hclog.Logger
-	dir     *os.Root
-	link    *link
-	journal *journal
-	ended   chan struct{} // closed once exit is final
+	config   Config
+	adopting bool // the session has its plan from another supervisor
+	log      hclog.Logger
+	dir      *os.Root
+	link     *link
+	journal  *journal
+	passed   slots
+	notes    *bucket
+	adopted  chan dialhome.Desktop // has room for one: what an adopted session shows
+	ended    chan struct{}         // closed once the exit is final
 
 	mu       sync.Mutex // guards all below
 	state    screen.State
@@ -43,31 +53,34 @@ type supervisor struct {
 	fence    control.Fence
 	record   record
 	stopping bool
-	died     string // what the session said before it ended
-	failure  *dialhome.Error
-	commands map[uint64]chan dialhome.Exited
-	early    map[uint64]dialhome.Exited // ends that arrived before somebody waited
+	asking   bool            // a stop is being asked for
+	died     string          // what the session said before it ended
+	failure  *dialhome.Error // why there is no desktop
 }
 
-func newSupervisor(config Config, dir *os.Root, log hclog.Logger) (*supervisor, error) {
+func newSupervisor(config Config, dir *os.Root, log hclog.Logger) *supervisor {
 	r, err := loadRecord(dir, config.Instance)
 	if err != nil {
 		log.Warn("the screen's record is unreadable; going on without it", "error", err)
 	}
+	r.Events = firstNumber(time.Now(), r.Events)
 	s := &supervisor{
-		config: config, log: log, dir: dir, journal: newJournal(), record: r,
-		ended: make(chan struct{}), state: screen.Starting, since: time.Now().UTC(),
-		fence:    control.Fence{Mode: control.Advisory, Reason: "the self-test has not run yet"},
-		commands: map[uint64]chan dialhome.Exited{}, early: map[uint64]dialhome.Exited{},
+		config: config, adopting: config.Plan == nil, log: log, dir: dir,
+		journal: newJournal(r.Events), passed: newSlots(), notes: newBucket(notesPerSecond, noteBurst),
+		adopted: make(chan dialhome.Desktop, 1), ended: make(chan struct{}),
+		state: screen.Starting, since: time.Now().UTC(), record: r,
+		fence: control.Fence{Mode: control.Advisory, Reason: "the self-test has not run yet"},
 	}
 	s.link = newLink(config.Session, log, s.onEvent)
-	return s, nil
+	return s
 }
 
-// run follows the session to its end.
+// run follows the session to its end, or to that of ctx.
 func (s *supervisor) run(ctx context.Context) error {
+	s.save()
 	session, err := process.Open(s.config.Session)
 	if errors.Is(err, process.ErrGone) {
+		s.link.finish(0)
 		s.end()
 		return nil
 	}
@@ -75,18 +88,22 @@ func (s *supervisor) run(ctx context.Context) error {
 		return fmt.Errorf("supervise screen: %w", err)
 	}
 	defer session.Close()
-	if s.config.Plan != nil {
-		go s.start(ctx)
-	} else {
-		go s.awaitAdoption(ctx)
+	begin := s.start
+	if s.adopting {
+		begin = s.adopt
 	}
+	var begun sync.WaitGroup
+	begun.Go(func() { begin(ctx) })
 	select {
 	case <-session.Done():
+		s.link.finish(lastWordsLimit)
+		begun.Wait() // the link is closed, so it ends now; it may know the reason
 		s.end()
-		return nil
 	case <-ctx.Done():
-		return ctx.Err()
+		s.link.finish(0)
+		begun.Wait()
 	}
+	return nil
 }
 
 // start brings the desktop up; a failure ends the session, which ends the screen.
@@ -95,14 +112,13 @@ func (s *supervisor) start(ctx context.Context) {
 	defer cancel()
 	desktop, err := s.askStart(bounded)
 	// The plan holds the job's environment; nobody needs it here any more.
-	s.mu.Lock()
 	s.config.Plan = nil
-	s.mu.Unlock()
-	if err != nil {
-		s.failStart(ctx, err)
-		return
+	if err == nil {
+		err = s.becomeReady(bounded, desktop)
 	}
-	s.becomeReady(desktop)
+	if err != nil && ctx.Err() == nil {
+		s.failStart(err)
+	}
 }
 
 func (s *supervisor) askStart(ctx context.Context) (dialhome.Desktop, error) {
@@ -111,19 +127,19 @@ func (s *supervisor) askStart(ctx context.Context) (dialhome.Desktop, error) {
 		return dialhome.Desktop{}, err
 	}
 	defer memfd.Close()
-	packet, _, err := s.link.call(ctx, dialhome.OpStart, dialhome.Start{HasPlan: true}, 0, memfd)
+	a, err := s.link.call(ctx, question{op: dialhome.OpStart, body: dialhome.Start{HasPlan: true}, files: []*os.File{memfd}})
 	if err != nil {
 		return dialhome.Desktop{}, err
 	}
 	var desktop dialhome.Desktop
-	if err := dialhome.Decode(packet.Body, &desktop); err != nil {
+	if err := dialhome.Decode(a.packet.Body, &desktop); err != nil {
 		return dialhome.Desktop{}, err
 	}
 	return desktop, nil
 }
 
 func planFile(plan *dialhome.Plan) (*os.File, error) {
-	fd, err := unix.MemfdCreate("plan", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
+	fd, err := unix.MemfdCreate("plan", unix.MFD_CLOEXEC)
 	if err != nil {
 		return nil, fmt.Errorf("pass plan: %w", err)
 	}
@@ -136,193 +152,71 @@ func planFile(plan *dialhome.Plan) (*os.File, error) {
 }
 
 // failStart remembers why. A session that refused ends by itself; one that did not
-// answer is asked to.
-func (s *supervisor) failStart(ctx context.Context, err error) {
+// answer, or not as it must, is asked to.
+func (s *supervisor) failStart(err error) {
+	if errors.Is(err, errNoSession) && !s.config.Session.Alive() {
+		return // its end says why
+	}
 	var refusal *dialhome.Error
 	answered := errors.As(err, &refusal)
 	if !answered {
 		refusal = &dialhome.Error{Kind: dialhome.KindFailed, Message: err.Error()}
 	}
 	s.mu.Lock()
-	s.failure = refusal
+	if !s.stopping { // else it has been called off
+		s.failure = refusal
+	}
 	s.mu.Unlock()
-	if !answered {
-		s.stopSession(ctx, 0, time.Second)
+	s.log.Error("the desktop did not start", "reason", screen.Distrust(refusal.Message).String())
+	if !answered && s.beginStop() {
+		s.stopSession(0, defaultGrace)
 	}
 }
 
-func (s *supervisor) becomeReady(d dialhome.Desktop) {
+// becomeReady records the X server of this run and publishes the screen.
+func (s *supervisor) becomeReady(ctx context.Context, d dialhome.Desktop) error {
+	xserver, err := s.identify(ctx, d)
+	if err != nil {
+		return err
+	}
 	s.mu.Lock()
-	s.record.XServer, s.record.Display, s.record.Ready = d.XServer(), d.Display, true
-	r := s.record
+	s.record.XServer, s.record.Display, s.record.Ready = xserver, d.Display, true
 	if d.Fence != nil {
 		s.fence = fenceOf(*d.Fence)
 	}
 	s.mu.Unlock()
+	s.save()
+	s.enter(screen.Ready, control.EventReady, "")
+	return nil
+}
+
+// identify is the X server as this node sees it. A session in a pid namespace of its
+// own knows another number; there the kernel is asked whose socket it passes.
+func (s *supervisor) identify(ctx context.Context, d dialhome.Desktop) (process.Identity, error) {
+	if s.config.SharedPIDs {
+		if shown := d.XServer(); shown.Alive() {
+			return shown, nil
+		}
+		return process.Identity{}, errors.New("the X server that the session shows does not run")
+	}
+	a, err := s.link.call(ctx, question{op: dialhome.OpDial, body: struct{}{}, want: 1})
+	if err != nil {
+		return process.Identity{}, err
+	}
+	defer a.passed[0].Close()
+	xserver, err := serverBehind(a.passed[0].FD(), d.XPID)
+	if err != nil {
+		s.link.accuse(a.line, err)
+	}
+	return xserver, err
+}
+
+// save keeps the record for the next supervisor.
+func (s *supervisor) save() {
+	s.mu.Lock()
+	r := s.record
+	s.mu.Unlock()
 	if err := r.save(s.dir); err != nil {
 		s.log.Error("cannot save the screen's record", "error", err)
-	}
-	s.enter(screen.Ready, control.EventReady, "")
-}
-
-// awaitAdoption gives the session of a dead supervisor time to dial this one. Its hello
-// is handled in onEvent.
-func (s *supervisor) awaitAdoption(ctx context.Context) {
-	limit, cancel := context.WithTimeout(ctx, adoptLimit)
-	defer cancel()
-	for {
-		events, changed := s.journal.after(0)
-		if len(events) > 0 {
-			return
-		}
-		select {
-		case <-changed:
-		case <-s.ended:
-			return
-		case <-limit.Done():
-			if ctx.Err() == nil {
-				s.log.Error("the session has not dialled this supervisor", "pid", s.config.Session.PID, "waited", adoptLimit)
-			}
-			return
-		}
-	}
-}
-
-// onEvent handles what the session reports. Its words are untrusted.
-func (s *supervisor) onEvent(p dialhome.Packet) {
-	switch p.Event {
-	case dialhome.EventHello:
-		var d dialhome.Desktop
-		if dialhome.Decode(p.Body, &d) == nil {
-			s.onHello(d)
-		}
-	case dialhome.EventFence:
-		var f dialhome.Fence
-		if dialhome.Decode(p.Body, &f) == nil {
-			s.mu.Lock()
-			s.fence = fenceOf(f)
-			s.mu.Unlock()
-		}
-	case dialhome.EventDied:
-		var n dialhome.Note
-		if dialhome.Decode(p.Body, &n) == nil {
-			s.mu.Lock()
-			s.died = n.Text
-			s.mu.Unlock()
-		}
-	case dialhome.EventRestarted, dialhome.EventGaveUp:
-		var n dialhome.Note
-		if dialhome.Decode(p.Body, &n) == nil {
-			s.note(control.EventRestarted, n.Program+": "+n.Text)
-		}
-	case dialhome.EventExited:
-		var e dialhome.Exited
-		if dialhome.Decode(p.Body, &e) == nil {
-			s.commandEnded(e)
-		}
-	}
-}
-
-// onHello adopts a desktop that runs already. What runs must be the X server this
-// run's record names: a session cannot show another one (P10a).
-func (s *supervisor) onHello(d dialhome.Desktop) {
-	s.mu.Lock()
-	known := s.record
-	adopting := s.config.Plan == nil && s.state == screen.Starting
-	s.mu.Unlock()
-	if !adopting || d.State != dialhome.Running {
-		return
-	}
-	if known.Ready && s.config.SharedPIDs && d.XServer() != known.XServer {
-		s.log.Error("the session shows another X server than this screen's", "recorded", known.XServer.PID, "shown", d.XPID)
-		return
-	}
-	s.becomeReady(d)
-}
-
-func fenceOf(f dialhome.Fence) control.Fence {
-	if f.Enforced {
-		return control.Fence{Mode: control.Enforced}
-	}
-	return control.Fence{Mode: control.Advisory, Reason: screen.Distrust(f.Reason).String()}
-}
-
-// enter changes the state and says so.
-func (s *supervisor) enter(state screen.State, name control.EventName, reason string) {
-	s.mu.Lock()
-	s.state, s.since, s.reason = state, time.Now().UTC(), screen.Distrust(reason)
-	e := s.event(name)
-	s.mu.Unlock()
-	s.journal.add(e)
-}
-
-// note publishes an event that changes no state.
-func (s *supervisor) note(name control.EventName, reason string) {
-	s.mu.Lock()
-	e := s.event(name)
-	e.Reason = screen.Distrust(reason)
-	s.mu.Unlock()
-	s.journal.add(e)
-}
-
-// event needs s.mu.
-func (s *supervisor) event(name control.EventName) control.Event {
-	return control.Event{
-		Name: name, State: s.state, Profile: s.config.Profile, Isolation: s.config.Isolation,
-		ImageDigest: s.config.ImageDigest, Holder: lease.Agent, Fence: s.fence.Mode, Reason: s.reason,
-	}
-}
-
-// stopSession asks the session to end the desktop and itself. Where it does not, the
-// plugin kills it from outside.
-func (s *supervisor) stopSession(ctx context.Context, first int, grace time.Duration) {
-	s.mu.Lock()
-	s.stopping = true
-	s.mu.Unlock()
-	bounded, cancel := context.WithTimeout(ctx, grace+10*time.Second)
-	defer cancel()
-	if _, _, err := s.link.call(bounded, dialhome.OpStop, dialhome.Stop{Signal: first, Grace: grace}, 0); err != nil {
-		s.log.Warn("the session did not answer the stop", "error", err)
-	}
-}
-
-// end computes how the screen ended, once, and keeps it for whoever asks, also for the
-// next supervisor.
-func (s *supervisor) end() {
-	s.mu.Lock()
-	if s.record.Exit == nil {
-		exit := s.exit()
-		s.record.Exit = &exit
-	}
-	r := s.record
-	state := screen.Failed
-	if r.Exit.Code == 0 {
-		state = screen.Stopped
-	}
-	waiting := s.commands
-	s.commands = map[uint64]chan dialhome.Exited{}
-	s.mu.Unlock()
-	for id, c := range waiting {
-		c <- dialhome.Exited{Command: id, Code: 128 + int(unix.SIGKILL), Signal: int(unix.SIGKILL)}
-	}
-	if err := r.save(s.dir); err != nil {
-		s.log.Error("cannot save how the screen ended", "error", err)
-	}
-	s.enter(state, control.EventState, r.Exit.Reason.String())
-	close(s.ended)
-}
-
-// exit needs s.mu.
-func (s *supervisor) exit() control.Exit {
-	switch {
-	case s.failure != nil:
-		return control.Exit{Code: 1, Cause: string(s.failure.Kind), Reason: screen.Distrust(s.failure.Message)}
-	case s.died != "":
-		return control.Exit{Code: 1, Reason: screen.Distrust(s.died)}
-	case s.stopping:
-		return control.Exit{Code: 0}
-	default:
-		// Only the parent sees the status; the plugin completes this where it is the parent.
-		return control.Exit{Code: 1, Lost: true, Reason: screen.Distrust("the session process was killed from outside or crashed")}
 	}
 }

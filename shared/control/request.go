@@ -132,7 +132,10 @@ type ExecRequest struct {
 	Env  map[string]string `json:"env,omitempty"` // added to the session's own
 	Dir  string            `json:"cwd,omitempty"` // empty: the home
 	TTY  bool              `json:"tty,omitempty"`
-	Size *TerminalSize     `json:"size,omitempty"`
+	// GUI lets it use the display as the desktop's programs do. Without, it gets an
+	// untrusted cookie: it can neither watch the screen nor what is typed (X3).
+	GUI  bool          `json:"gui,omitempty"`
+	Size *TerminalSize `json:"size,omitempty"`
 	// Force starts it although a human holds the screen.
 	Force bool `json:"force,omitempty"`
 }

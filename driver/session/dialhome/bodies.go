@@ -72,21 +72,25 @@ type Fence struct {
 	Reason   string `json:"reason,omitempty"`
 }
 
-// Exec asks for a command. The answer carries one descriptor with TTY (the terminal's
-// master) and three without: stdin to write, stdout and stderr to read.
+// Exec asks for a command. Without TTY the request carries its stdin, stdout and
+// stderr, ends of pipes whose other ends never leave the supervisor; with TTY the
+// answer carries the master of a terminal. A command ends with the connection it was
+// asked for over.
 type Exec struct {
 	Argv []string `json:"argv"`
 	Env  []string `json:"env,omitempty"`
-	Dir  string   `json:"dir,omitempty"`
+	Dir  string   `json:"dir,omitempty"` // empty: the home
 	TTY  bool     `json:"tty"`
+	// GUI gives it the desktop's own cookie: it may do on the display what any of the
+	// desktop's programs may. Without, its cookie is an untrusted one (X3).
+	GUI bool `json:"gui,omitempty"`
 }
 
-// Command names a command that Exec started.
-type Command struct {
-	Command uint64 `json:"command"`
-}
+// ExecFiles is how many descriptors ride in a request for a command without terminal.
+const ExecFiles = 3
 
-// Signal signals a command's process group; Command 0 is the whole desktop.
+// Signal signals a command's process group, named by the id of the request that
+// started it; Command 0 is every program on the desktop but the X server.
 type Signal struct {
 	Command uint64 `json:"command"`
 	Signal  int    `json:"signal"`

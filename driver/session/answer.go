@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package session
+
+import (
+	"errors"
+	"strings"
+
+	"github.com/botscreen/botscreen/driver/desktop"
+	"github.com/botscreen/botscreen/driver/process"
+	"github.com/botscreen/botscreen/driver/session/dialhome"
+)
+
+var errNoDesktop = &dialhome.Error{Kind: dialhome.KindState, Message: "no desktop runs in this session"}
+
+// handleDial opens a connection to Xvnc and passes it out. Only this non-dumpable
+// process ever held a copy, and it closes its own after the send (X10).
+func (s *session) handleDial(l *link, packet dialhome.Packet) {
+	s.mu.Lock()
+	d := s.desktop
+	s.mu.Unlock()
+	if d == nil {
+		l.reply(packet.ID, nil, errNoDesktop)
+		return
+	}
+	f, err := d.DialRFB(s.stopping)
+	if err != nil {
+		l.reply(packet.ID, nil, asError(err))
+		return
+	}
+	l.reply(packet.ID, nil, nil, f)
+}
+
+// xIdentity is Xvnc's pid and start time in the session's pid namespace.
+func xIdentity(d *desktop.Desktop) (pid int, start uint64) {
+	id, err := process.Observe(d.XServerPID())
+	if err != nil {
+		return 0, 0
+	}
+	return id.PID, id.Start
+}
+
+func asError(err error) *dialhome.Error {
+	var already *dialhome.Error
+	if errors.As(err, &already) {
+		return already
+	}
+	kind := dialhome.KindFailed
+	var taken *desktop.DisplayTakenError
+	var missing *desktop.MissingError
+	switch {
+	case errors.As(err, &taken):
+		kind = dialhome.KindDisplayTaken
+	case errors.As(err, &missing):
+		kind = dialhome.KindMissing
+	}
+	return &dialhome.Error{Kind: kind, Message: bounded(err.Error())}
+}
+
+// bounded keeps text from inside well below a packet, in whole characters.
+func bounded(text string) string {
+	const most = 4096
+	if len(text) > most {
+		return strings.ToValidUTF8(text[:most], "") + "…"
+	}
+	return text
+}
+
+func boundedLines(lines []string) []string {
+	const mostLines, mostBytes = 20, 512
+	lines = lines[max(0, len(lines)-mostLines):]
+	short := make([]string, len(lines))
+	for i, line := range lines {
+		short[i] = strings.ToValidUTF8(line[:min(len(line), mostBytes)], "")
+	}
+	return short
+}
