@@ -15,11 +15,13 @@ const syscallLength = 2 // bytes of the syscall instruction
 func readRegisters(pid int, regs *registers) error { return unix.PtraceGetRegs(pid, regs) }
 
 // replaceSyscall turns the system call that pid is about to make into another.
-func replaceSyscall(pid int, regs registers, number, arg0, arg1 uint64) error {
-	regs.Orig_rax, regs.Rdi, regs.Rsi = number, arg0, arg1
-	regs.Rdx, regs.R10, regs.R8 = 0, 0, 0
+func replaceSyscall(pid int, regs registers, number uint64, args [3]uint64) error {
+	regs.Orig_rax, regs.Rdi, regs.Rsi, regs.Rdx = number, args[0], args[1], args[2]
+	regs.R10, regs.R8 = 0, 0
 	return unix.PtraceSetRegs(pid, &regs)
 }
+
+func stackPointer(regs *registers) uintptr { return uintptr(regs.Rsp) }
 
 func syscallResult(regs *registers) int64 { return int64(regs.Rax) }
 

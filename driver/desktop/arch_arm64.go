@@ -25,9 +25,8 @@ func readRegisters(pid int, regs *registers) error {
 
 // replaceSyscall turns the system call that pid is about to make into another.
 // The number lives in a register set of its own: writing x8 comes too late.
-func replaceSyscall(pid int, regs registers, number, arg0, arg1 uint64) error {
-	regs.Regs[0], regs.Regs[1] = arg0, arg1
-	regs.Regs[2], regs.Regs[3], regs.Regs[4] = 0, 0, 0
+func replaceSyscall(pid int, regs registers, number uint64, args [3]uint64) error {
+	copy(regs.Regs[:], []uint64{args[0], args[1], args[2], 0, 0})
 	if err := unix.PtraceSetRegSetArm64(pid, regsetGeneral, &regs); err != nil {
 		return err
 	}
@@ -40,6 +39,8 @@ func replaceSyscall(pid int, regs registers, number, arg0, arg1 uint64) error {
 	}
 	return nil
 }
+
+func stackPointer(regs *registers) uintptr { return uintptr(regs.Sp) }
 
 func syscallResult(regs *registers) int64 { return int64(regs.Regs[0]) }
 

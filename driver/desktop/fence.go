@@ -55,7 +55,7 @@ func (d *Desktop) judge(unread error) Fence {
 		reasons = append(reasons, "network sockets could not be listed: "+unread.Error())
 	}
 	if d.x.hidden != nil {
-		reasons = append(reasons, fmt.Sprintf("%s could not be hidden: %v", nameXServer, d.x.hidden))
+		reasons = append(reasons, d.x.hidden.Error())
 	}
 	report, err := d.probe()
 	switch {

@@ -62,6 +62,7 @@ type order struct {
 	Options  wireOptions   `json:"options"`
 	Deadline time.Duration `json:"deadline"`
 	Grace    time.Duration `json:"grace"`
+	Layout   string        `json:"layout"`
 }
 
 // wireOptions are the Options without what cannot be sent.
@@ -168,6 +169,8 @@ func (s *testSession) obey(o order) {
 		answer.Windows, err = s.desktop.Windows(ctx)
 	case "dial":
 		answer.Greets, err = s.greets(ctx, 100)
+	case "layout":
+		err = s.desktop.SetKeyboardLayout(ctx, o.Layout)
 	case "lines":
 		answer.Lines = s.desktop.LastLines()
 	}

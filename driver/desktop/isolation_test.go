@@ -3,7 +3,6 @@
 package desktop
 
 import (
-	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -15,7 +14,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jezek/xgb"
 	"github.com/jezek/xgb/xproto"
 
 	"github.com/botscreen/botscreen/driver/display"
@@ -168,6 +166,10 @@ func TestX0ControlPlainServerConnects(t *testing.T) {
 	if !vncDialsOut(t, x) {
 		t.Error("a plain Xvnc did not dial out: the request is wrong")
 	}
+	layout := exec.Command("setxkbmap", "-display", fmt.Sprintf(":%d", number), "de")
+	if out, err := layout.CombinedOutput(); err != nil || sixthLetter(t, x) != 'z' {
+		t.Errorf("a plain Xvnc did not change its layout: %v, %s", err, out)
+	}
 	if !vncRequest(t, x, vncSetParam, "SendCutText=1") {
 		t.Error("a plain Xvnc did not set a parameter: the request is wrong")
 	}
@@ -291,27 +293,53 @@ func TestS3NeverBlank(t *testing.T) {
 	}
 }
 
-// R13, X42: the layout that the job asks for is the server's.
+// R13, X42: the layout that the job asks for is the server's when the desktop is
+// ready, and can be changed.
 func TestKeyboardLayout(t *testing.T) {
 	r := newRig(t)
 	r.options.KeyboardLayout = "de(nodeadkeys)"
-	x := func() *xclient { r.start(); return r.x() }()
-	// Keycode 29 is the sixth key of the top letter row: y in us, z in de. The
-	// settings daemon says MappingNotify when it has changed it.
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
-	defer cancel()
-	events := make(chan xgb.Event)
-	go pump(x.conn, events, ctx.Done())
-	for {
-		reply, err := xproto.GetKeyboardMapping(x.conn, 29, 1).Reply()
-		must(t, err)
-		if len(reply.Keysyms) > 0 && reply.Keysyms[0] == 'z' {
-			return
+	r.start()
+	x := r.x()
+	if got := sixthLetter(t, x); got != 'z' {
+		t.Errorf("the sixth letter key gives %q under de, want z", got)
+	}
+	for layout, want := range map[string]rune{"us": 'y', "ch(fr)": 'z', "us,de": 'y'} {
+		if n := r.order(order{Op: "layout", Layout: layout}); n.Err != "" {
+			t.Errorf("set %s: %s", layout, n.Err)
 		}
-		select {
-		case <-events:
-		case <-ctx.Done():
-			t.Fatalf("key 29 gives keysym %#x, want z", reply.Keysyms[0])
+		if got := sixthLetter(t, x); got != want {
+			t.Errorf("the sixth letter key gives %q under %s, want %q", got, layout, want)
 		}
+	}
+	for _, layout := range []string{"", "nosuchlayout", "us;id"} {
+		if n := r.order(order{Op: "layout", Layout: layout}); n.Err == "" {
+			t.Errorf("layout %q was accepted", layout)
+		}
+	}
+}
+
+// sixthLetter is what key 29, the sixth of the upper letter row, gives.
+func sixthLetter(t *testing.T, x *xclient) rune {
+	t.Helper()
+	reply, err := xproto.GetKeyboardMapping(x.conn, 29, 1).Reply()
+	must(t, err)
+	if len(reply.Keysyms) == 0 {
+		return 0
+	}
+	return rune(reply.Keysyms[0])
+}
+
+// X2: no X client makes Xvnc run a program, which would inherit its RFB sockets
+// and could be robbed of them.
+func TestX2ServerRunsNothing(t *testing.T) {
+	r := newRig(t)
+	r.start()
+	x := r.x()
+	_ = r.command("setxkbmap", "de").Run() // asks the server to run xkbcomp
+	if got := sixthLetter(t, x); got != 'y' {
+		t.Errorf("the server ran xkbcomp for a client: the key gives %q", got)
+	}
+	if n := r.order(order{Op: "dial"}); n.Greets != 100 {
+		t.Errorf("RFB connections greeted afterwards: %d, %s", n.Greets, n.Err)
 	}
 }

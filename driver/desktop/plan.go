@@ -37,6 +37,7 @@ type Plan struct {
 	Xfconf     *Program  // nil where it is left to the bus to start it
 	Components []Program // all started at once
 	Late       []Program // started when the desktop is ready
+	Keymap     Program   // run for each change of the keyboard layout
 	Command    *Program
 	Files      []Seed // below ConfigHome, each only where absent
 }
@@ -81,13 +82,10 @@ func NewPlan(o Options, find func(program string) (string, error)) (Plan, error)
 		component(namePanel, "--disable-wm-check"),
 	}
 	// The settings daemon says what GTK's own settings file says already, so
-	// nothing changes when it comes, except another keyboard layout than Xvnc's.
-	settingsDaemon := component(nameSettings, "--disable-wm-check")
-	if o.KeyboardLayout == builtinLayout {
-		p.Late = append(p.Late, settingsDaemon)
-	} else {
-		p.Components = append(p.Components, settingsDaemon)
-	}
+	// nothing changes when it comes.
+	p.Late = []Program{component(nameSettings)}
+	p.Keymap = component(nameKeymap, "-w", "0", "-", fmt.Sprintf(":%d", o.Display))
+	p.Keymap.Env = serverEnv
 	if len(o.Command) > 0 {
 		p.Command = &Program{Name: nameCommand, Path: path(o.Command[0]), Args: o.Command[1:], Env: env}
 	}

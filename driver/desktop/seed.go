@@ -25,7 +25,6 @@ var settings embed.FS
 
 const (
 	channelDir     = "xfce4/xfconf/xfce-perchannel-xml"
-	layoutChannel  = channelDir + "/keyboard-layout.xml"
 	launcherFolder = "xfce4/panel/launcher-9" // plugin-9 of the full look
 )
 
@@ -33,14 +32,11 @@ const (
 type Seed struct {
 	Path    string // relative, slash-separated
 	Content []byte
-	// Decides says whether an existing file is to be replaced; nil never does.
-	Decides func(existing []byte) bool
 }
 
 // seeds are the settings of the look that o asks for.
 func seeds(o Options) ([]Seed, error) {
-	layouts, variants := splitLayout(o.KeyboardLayout)
-	values := placeholders(o, layouts, variants)
+	values := placeholders(o)
 	var all []Seed
 	for _, folder := range []string{"settings/common", "settings/" + string(o.Look)} {
 		entries, err := settings.ReadDir(folder)
@@ -52,11 +48,7 @@ func seeds(o Options) ([]Seed, error) {
 			if err != nil {
 				return nil, fmt.Errorf("read settings: %w", err)
 			}
-			s := Seed{Path: seedPath(entry.Name()), Content: []byte(values.Replace(string(text)))}
-			if s.Path == layoutChannel {
-				s.Decides = func(existing []byte) bool { return layoutDiffers(existing, layouts, variants) }
-			}
-			all = append(all, s)
+			all = append(all, Seed{Path: seedPath(entry.Name()), Content: []byte(values.Replace(string(text)))})
 		}
 	}
 	return all, nil
@@ -73,7 +65,7 @@ func seedPath(name string) string {
 	}
 }
 
-func placeholders(o Options, layouts, variants string) *strings.Replacer {
+func placeholders(o Options) *strings.Replacer {
 	workspaces := "1"
 	if o.Look == LookFull {
 		workspaces = "4"
@@ -84,10 +76,6 @@ func placeholders(o Options, layouts, variants string) *strings.Replacer {
 		"@GTK_DPI@", strconv.Itoa(o.DPI*1024), // GTK counts in 1/1024 of a dot per inch
 		"@WALLPAPER@", escapeXML(o.wallpaper()),
 		"@HOME@", escapeXML(o.Home),
-		// Leaving Xvnc's own layout alone saves compiling it again.
-		"@XKB_DISABLE@", strconv.FormatBool(o.KeyboardLayout == builtinLayout),
-		"@XKB_LAYOUT@", layouts,
-		"@XKB_VARIANT@", variants,
 	)
 }
 
@@ -95,47 +83,6 @@ func escapeXML(s string) string {
 	var b bytes.Buffer
 	_ = xml.EscapeText(&b, []byte(s)) // a bytes.Buffer takes everything
 	return b.String()
-}
-
-// splitLayout turns "de(nodeadkeys),us" into XKB's parallel lists "de,us" and
-// "nodeadkeys,".
-func splitLayout(spec string) (layouts, variants string) {
-	var names, kinds []string
-	for part := range strings.SplitSeq(spec, ",") {
-		name, rest, _ := strings.Cut(part, "(")
-		names = append(names, name)
-		kinds = append(kinds, strings.TrimSuffix(rest, ")"))
-	}
-	variants = strings.Join(kinds, ",")
-	if strings.Trim(variants, ",") == "" {
-		variants = ""
-	}
-	return strings.Join(names, ","), variants
-}
-
-// layoutDiffers reports whether the channel file names another layout than the
-// job does. The layout is the one setting that the job decides at each start
-// and not the person at the desktop; an unreadable file does not decide either.
-func layoutDiffers(existing []byte, layouts, variants string) bool {
-	var channel struct {
-		Properties []struct {
-			Name       string `xml:"name,attr"`
-			Properties []struct {
-				Name  string `xml:"name,attr"`
-				Value string `xml:"value,attr"`
-			} `xml:"property"`
-		} `xml:"property"`
-	}
-	if err := xml.Unmarshal(existing, &channel); err != nil {
-		return true
-	}
-	found := map[string]string{}
-	for _, group := range channel.Properties {
-		for _, p := range group.Properties {
-			found[group.Name+"/"+p.Name] = p.Value
-		}
-	}
-	return found["Default/XkbLayout"] != layouts || found["Default/XkbVariant"] != variants
 }
 
 // plant writes the seeds below the directory configHome, which is made if it is
@@ -167,22 +114,7 @@ func plantOne(root *os.Root, f Seed) error {
 			return leaveAlone(err)
 		}
 	}
-	err := create(root, f.Path, f.Content)
-	if !errors.Is(err, fs.ErrExist) {
-		return leaveAlone(err)
-	}
-	if f.Decides == nil {
-		return nil
-	}
-	info, err := root.Lstat(f.Path)
-	if err != nil || !info.Mode().IsRegular() {
-		return nil
-	}
-	existing, err := root.ReadFile(f.Path)
-	if err != nil || !f.Decides(existing) {
-		return nil
-	}
-	return replace(root, f.Path, f.Content)
+	return leaveAlone(create(root, f.Path, f.Content))
 }
 
 // create makes a new file; O_EXCL does not follow a link in the last place.

@@ -68,6 +68,9 @@ func (d *Desktop) bringUp(ctx context.Context) error {
 		return d.explain(ctx, err, []string{nameXServer + " did not accept clients"})
 	}
 	d.emit(Event{Kind: EventXServerReady})
+	if err := d.connect(ctx); err != nil {
+		return d.explain(ctx, err, []string{nameXServer + " did not accept our client"})
+	}
 	started, err := d.startComponents(d.plan.Components, fail)
 	if err != nil {
 		return err
@@ -214,13 +217,22 @@ func (d *Desktop) awaitReady(ctx context.Context) error {
 	return d.explain(ctx, err, missing)
 }
 
-func (d *Desktop) watch(ctx context.Context, missing *[]string) error {
+// connect makes our own connection to the display, the one that lasts as long as
+// the desktop, and sees to the keyboard before any other program comes.
+func (d *Desktop) connect(ctx context.Context) error {
 	view, err := dialX(ctx, d.Display(), d.cookie, d.x.pid)
 	if err != nil {
 		return err
 	}
 	d.view = view
-	w, err := newWatcher(view, d.step)
+	if d.plan.Options.KeyboardLayout == builtinLayout {
+		return nil
+	}
+	return d.SetKeyboardLayout(ctx, d.plan.Options.KeyboardLayout)
+}
+
+func (d *Desktop) watch(ctx context.Context, missing *[]string) error {
+	w, err := newWatcher(d.view, d.step)
 	if err != nil {
 		return err
 	}

@@ -64,6 +64,9 @@ func (d *Desktop) finish(reason error, grace time.Duration) {
 	if d.door != nil {
 		failed = append(failed, d.door.close())
 	}
+	if d.x != nil && d.x.gate != nil {
+		failed = append(failed, d.x.gate.close())
+	}
 	if d.tmp != nil {
 		failed = append(failed, d.tmp.remove())
 	}

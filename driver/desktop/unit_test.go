@@ -159,6 +159,21 @@ func TestSplitLayout(t *testing.T) {
 	}
 }
 
+// What setxkbmap -print writes, which the map was taken from.
+func TestKeymapSource(t *testing.T) {
+	for layout, want := range map[string][2]string{
+		"us":                      {`"evdev+aliases(qwerty)"`, `"pc+us+inet(evdev)"`},
+		"fr":                      {`"evdev+aliases(azerty)"`, `"pc+fr+inet(evdev)"`},
+		"de(nodeadkeys)":          {`"evdev+aliases(qwertz)"`, `"pc+de(nodeadkeys)+inet(evdev)"`},
+		"us,de(nodeadkeys),fr,ru": {`"evdev+aliases(qwerty)"`, `"pc+us+de(nodeadkeys):2+fr:3+ru:4+inet(evdev)"`},
+	} {
+		source := keymapSource(layout)
+		if !strings.Contains(source, want[0]) || !strings.Contains(source, want[1]) {
+			t.Errorf("%s: %s", layout, source)
+		}
+	}
+}
+
 // S14, DSP-10: everything that is missing is named at once.
 func TestDSP10AllMissingProgramsAtOnce(t *testing.T) {
 	if os.Geteuid() == 0 {
@@ -166,8 +181,8 @@ func TestDSP10AllMissingProgramsAtOnce(t *testing.T) {
 	}
 	_, err := NewPlan(plainOptions(), func(string) (string, error) { return "", fs.ErrNotExist })
 	var missing *MissingError
-	if !errors.As(err, &missing) || len(missing.Programs) != 6 {
-		t.Fatalf("plan: %v, want 6 missing programs", err)
+	if !errors.As(err, &missing) || len(missing.Programs) != 7 {
+		t.Fatalf("plan: %v, want 7 missing programs", err)
 	}
 }
 
@@ -192,21 +207,6 @@ func TestSeedsAreComplete(t *testing.T) {
 	}
 }
 
-func TestLayoutDiffers(t *testing.T) {
-	o := plainOptions()
-	o.KeyboardLayout = "de(nodeadkeys)"
-	files, err := seeds(o)
-	must(t, err)
-	at := slices.IndexFunc(files, func(s Seed) bool { return s.Path == layoutChannel })
-	own := files[at].Content
-	if layoutDiffers(own, "de", "nodeadkeys") {
-		t.Error("our own file differs from itself")
-	}
-	if !layoutDiffers(own, "de", "") || !layoutDiffers(own, "us", "nodeadkeys") || !layoutDiffers([]byte("<"), "de", "nodeadkeys") {
-		t.Error("another layout was not noticed")
-	}
-}
-
 // S4, X6: seeding changes nothing that exists and follows no link out.
 func TestX6SeedingFollowsNoLinks(t *testing.T) {
 	outside := t.TempDir()
@@ -216,11 +216,10 @@ func TestX6SeedingFollowsNoLinks(t *testing.T) {
 	must(t, os.Symlink(filepath.Join(outside, "planted"), filepath.Join(config, "dangling")))
 	must(t, os.Symlink(outside, filepath.Join(config, "elsewhere")))
 	must(t, os.WriteFile(filepath.Join(config, "file"), nil, 0o600))
-	always := func([]byte) bool { return true }
 	err := plant(config, []Seed{
 		{Path: "kept/mine", Content: []byte("ours")},
-		{Path: "dangling", Content: []byte("ours"), Decides: always},
-		{Path: "elsewhere/planted", Content: []byte("ours"), Decides: always},
+		{Path: "dangling", Content: []byte("ours")},
+		{Path: "elsewhere/planted", Content: []byte("ours")},
 		{Path: "file/below", Content: []byte("ours")},
 		{Path: "new/deep/file", Content: []byte("ours")},
 	})
@@ -237,16 +236,6 @@ func TestX6SeedingFollowsNoLinks(t *testing.T) {
 	info, err := os.Stat(filepath.Join(config, "new/deep/file"))
 	if err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("the new file: %v, %v", info, err)
-	}
-}
-
-func TestDecidingSeedReplaces(t *testing.T) {
-	config := t.TempDir()
-	must(t, os.WriteFile(filepath.Join(config, "layout"), []byte("old"), 0o600))
-	must(t, plant(config, []Seed{{Path: "layout", Content: []byte("new"), Decides: func(b []byte) bool { return string(b) == "old" }}}))
-	must(t, plant(config, []Seed{{Path: "layout", Content: []byte("newer"), Decides: func(b []byte) bool { return string(b) == "old" }}}))
-	if text, _ := os.ReadFile(filepath.Join(config, "layout")); string(text) != "new" {
-		t.Errorf("the file is %q, want new", text)
 	}
 }
 

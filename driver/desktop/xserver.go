@@ -19,7 +19,8 @@ import (
 // xserver is a running Xvnc.
 type xserver struct {
 	*child
-	hidden error // why it could not be made non-dumpable; nil when it is
+	hidden error     // why it or what it starts can be reached; nil when it cannot
+	gate   *execGate // nil where the kernel has none
 }
 
 // startXServer starts Xvnc under the socket filter (rule X0) and, where the
@@ -40,6 +41,9 @@ func startXServer(ctx context.Context, l *launcher, p Program) (*xserver, error)
 	}
 	if err := awaitDisplay(ctx, ready, x, l.logs); err != nil {
 		return x, err
+	}
+	if x.gate != nil {
+		x.gate.shut.Store(true)
 	}
 	return x, nil
 }
@@ -83,24 +87,32 @@ func forkConfined(l *launcher, p Program, signalReady *os.File) (*xserver, error
 	if err != nil {
 		return nil, err
 	}
-	x.hidden = reason
+	x.hidden = fmt.Errorf("%s could not be hidden: %w", p.Name, reason)
 	return x, nil
 }
 
-// forkTraced starts Xvnc stopped, hides it and lets it go. A trace that failed
+// forkTraced starts Xvnc stopped, seals it and lets it go. A trace that failed
 // is reported apart: the process is gone then.
 func forkTraced(l *launcher, p Program, signalReady *os.File) (x *xserver, traced, err error) {
 	process, drained, err := l.fork(p, signalReady, true)
 	if err != nil {
 		return nil, nil, err
 	}
-	if traced := makeUndumpable(process.Pid); traced != nil {
+	gate, weak, traced := seal(process.Pid)
+	if traced != nil {
 		_ = process.Kill()
 		_, _ = process.Wait()
 		l.reaper.disown(process.Pid)
-		return nil, fmt.Errorf("hide %s: %w", p.Name, traced), nil
+		return nil, fmt.Errorf("seal %s: %w", p.Name, traced), nil
 	}
-	return l.adopt(p, process, drained), nil, nil
+	x = l.adopt(p, process, drained)
+	x.gate = gate
+	if gate != nil {
+		go gate.run()
+	} else {
+		x.hidden = fmt.Errorf("programs that %s starts can be reached: %w", p.Name, weak)
+	}
+	return x, nil, nil
 }
 
 func forkPlain(l *launcher, p Program, signalReady *os.File) (*xserver, error) {
@@ -189,6 +201,9 @@ func (d *Desktop) launchServer(ctx context.Context, p Program) (*xserver, error)
 		at := slices.Index(p.Args, option)
 		if dispensable[option] == 0 || at < 0 {
 			return x, err
+		}
+		if x != nil && x.gate != nil {
+			_ = x.gate.close() // that server is dead
 		}
 		p.Args = slices.Delete(slices.Clone(p.Args), at, at+dispensable[option])
 	}
