@@ -78,6 +78,9 @@ func (h *Host) launch(ctx context.Context, services ...string) (*process, error)
 	}
 	if err != nil {
 		kill()
+		if ctx.Err() != nil {
+			err = ctx.Err()
+		}
 		return nil, fmt.Errorf("launch plugin %s: %w", h.options.Path, err)
 	}
 	p.pid = config.Cmd.Process.Pid
