@@ -41,6 +41,7 @@ func binary(t *testing.T, name string) string {
 
 func TestMain(m *testing.M) {
 	code := m.Run()
+	printReport()
 	if os.Getenv("BOTSCREEN_BIN") == "" {
 		if dir, err := build(); err == nil {
 			_ = os.RemoveAll(dir)

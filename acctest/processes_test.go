@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package acctest
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// process is one process of this machine by its words and its parent.
+type process struct {
+	pid, parent int
+	start       string // field 22 of /proc/<pid>/stat: tells a recycled pid apart
+	words       []string
+}
+
+// processes lists what runs; zombies are left out.
+func processes() []process {
+	var all []process
+	entries, _ := os.ReadDir("/proc")
+	for _, e := range entries {
+		pid, err := strconv.Atoi(e.Name())
+		if err != nil {
+			continue
+		}
+		stat, err := os.ReadFile(filepath.Join("/proc", e.Name(), "stat"))
+		if err != nil {
+			continue
+		}
+		fields := strings.Fields(string(stat[strings.LastIndexByte(string(stat), ')')+1:]))
+		if len(fields) < 20 || fields[0] == "Z" {
+			continue
+		}
+		text, err := os.ReadFile(filepath.Join("/proc", e.Name(), "cmdline"))
+		if err != nil || len(text) == 0 {
+			continue
+		}
+		parent, _ := strconv.Atoi(fields[1])
+		all = append(all, process{pid: pid, parent: parent, start: fields[19], words: strings.Split(strings.TrimSuffix(string(text), "\x00"), "\x00")})
+	}
+	return all
+}
+
+// screenProcesses are the three processes one screen is made of.
+type screenProcesses struct {
+	session, supervisor, xserver process
+}
+
+// screens finds what an agent's screens consist of, by the run directory in their words.
+func screens(a *agent) map[string]screenProcesses {
+	found := map[string]screenProcesses{}
+	run := filepath.Join(a.dir, "run") + "/"
+	for _, p := range processes() {
+		words := strings.Join(p.words, " ")
+		at := strings.Index(words, run)
+		if at < 0 {
+			continue
+		}
+		hash, _, _ := strings.Cut(words[at+len(run):], "/")
+		s := found[hash]
+		switch {
+		case len(p.words) > 1 && p.words[1] == "session":
+			s.session = p
+		case filepath.Base(p.words[0]) == "Xvnc":
+			s.xserver = p
+		}
+		found[hash] = s
+	}
+	for hash, s := range found {
+		if s.session.pid == 0 && s.xserver.pid == 0 {
+			delete(found, hash) // only a helper that is ending
+		}
+	}
+	return found
+}
+
+// supervisors are the agent's supervisor processes: they run from its state directory.
+func supervisors(a *agent) []process {
+	var found []process
+	for _, p := range processes() {
+		if len(p.words) == 2 && p.words[1] == "supervise" && strings.HasPrefix(p.words[0], a.dir+"/") {
+			found = append(found, p)
+		}
+	}
+	return found
+}
+
+// plugins are the agent's long-lived driver processes.
+func plugins(a *agent) []process {
+	var found []process
+	for _, p := range processes() {
+		if len(p.words) == 1 && p.words[0] == filepath.Join(a.dir, "plugins", "nomad-driver-botscreen") {
+			found = append(found, p)
+		}
+	}
+	return found
+}
+
+// only is the one screen an agent runs.
+func only(t *testing.T, a *agent) screenProcesses {
+	t.Helper()
+	all := screens(a)
+	if len(all) != 1 {
+		t.Fatalf("%d screens run, want 1: %v", len(all), all)
+	}
+	for _, s := range all {
+		return s
+	}
+	return screenProcesses{}
+}
+
+// xservers names every screen's X server by pid and start time.
+func xservers(a *agent) map[string]string {
+	named := map[string]string{}
+	for hash, s := range screens(a) {
+		named[hash] = fmt.Sprintf("%d/%s", s.xserver.pid, s.xserver.start)
+	}
+	return named
+}
