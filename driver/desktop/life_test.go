@@ -3,6 +3,7 @@
 package desktop
 
 import (
+	"encoding/json"
 	"fmt"
 	"net"
 	"os"
@@ -506,5 +507,52 @@ func TestReaperLeavesOwnedChildrenAlone(t *testing.T) {
 	r.stop()
 	if zombies := zombiesOf(r.cmd.Process.Pid); zombies > 0 {
 		t.Errorf("%d zombies", zombies)
+	}
+}
+
+// S4: what was changed while the desktop ran is on disk after a stop.
+func TestS4ChangesAreSaved(t *testing.T) {
+	if _, err := exec.LookPath("xfconf-query"); err != nil {
+		t.Skip("needs xfconf-query")
+	}
+	r := newRig(t)
+	r.options.Command = []string{"xfconf-query", "-c", "xfwm4", "-p", "/general/title_alignment", "-s", "left"}
+	r.start()
+	if e := r.event(EventExited); e.Status != 0 {
+		t.Fatalf("xfconf-query: %+v", e)
+	}
+	r.stop()
+	text, err := os.ReadFile(filepath.Join(r.options.Home, ".config", channelDir, "xfwm4.xml"))
+	must(t, err)
+	if !strings.Contains(string(text), `name="title_alignment" type="string" value="left"`) {
+		t.Error("the change is lost")
+	}
+}
+
+// D6: several sessions come up at once, each with a desktop of its own.
+func TestD6SeveralAtOnce(t *testing.T) {
+	var rigs []*rig
+	for range 3 {
+		rigs = append(rigs, newRig(t))
+	}
+	for _, r := range rigs {
+		must(t, json.NewEncoder(r.in).Encode(order{Op: "start", Options: r.options, Deadline: 40 * time.Second}))
+	}
+	servers := map[int]bool{}
+	for _, r := range rigs {
+		if n := r.next("answer"); n.Err != "" {
+			t.Errorf("start: %s", n.Err)
+		}
+		servers[r.pidsOf(nameXServer)[0]] = true
+	}
+	if len(servers) != len(rigs) {
+		t.Errorf("%d X servers for %d desktops", len(servers), len(rigs))
+	}
+	for _, r := range rigs {
+		if n := r.order(order{Op: "fence"}); !n.Fence.Enforced {
+			t.Errorf("fence: %s", n.Fence.Reason)
+		}
+		r.stop()
+		r.nothingLeft()
 	}
 }

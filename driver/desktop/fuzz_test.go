@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package desktop
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+	"unicode"
+	"unicode/utf8"
+)
+
+func FuzzIgnoredSignals(f *testing.F) {
+	f.Add([]byte("Name:\tx\nSigIgn:\t0000000000001001\n"))
+	f.Add([]byte("\nSigIgn:\tffffffffffffffff"))
+	f.Fuzz(func(t *testing.T, status []byte) {
+		signals, err := ignoredSignals(status)
+		if err != nil && signals != nil || len(signals) > 64 {
+			t.Errorf("%v, %v", signals, err)
+		}
+	})
+}
+
+func FuzzCountNamed(f *testing.F) {
+	f.Add("0: 2 0 10000 0001 01 5 /run/x/rfb.sock\n", "/run/x/rfb.sock")
+	f.Fuzz(func(t *testing.T, list, path string) {
+		count, err := countNamed(strings.NewReader(list), path)
+		if err != nil || count > strings.Count(list, "\n")+1 {
+			t.Errorf("%d, %v", count, err)
+		}
+	})
+}
+
+func FuzzListens(f *testing.F) {
+	f.Add([]byte("   0: 0100007F:170C 00000000:0000 0A 0:0 0:0 0 1000 0 1 1\n"), 5900, 1000)
+	f.Fuzz(func(t *testing.T, table []byte, port, uid int) {
+		if listens(table, port, uid) && !bytes.Contains(table, []byte("0A")) {
+			t.Error("a listener was seen in a table without one")
+		}
+	})
+}
+
+func FuzzCleanLine(f *testing.F) {
+	f.Add("(EE) \x1b[31mred\u202e\x00\xff\r\n")
+	f.Fuzz(func(t *testing.T, raw string) {
+		line := cleanLine(raw)
+		if !utf8.ValidString(line) || strings.ContainsFunc(line, unicode.IsControl) || strings.ContainsAny(line, "\u202a\u202e\u2066\u2069") {
+			t.Errorf("%q is left as %q", raw, line)
+		}
+	})
+}
+
+func FuzzKeyboardLayout(f *testing.F) {
+	f.Add("us,de(nodeadkeys),fr")
+	f.Add("us\";};include \"/etc/passwd")
+	f.Fuzz(func(t *testing.T, layout string) {
+		if !keyboardForm.MatchString(layout) {
+			return
+		}
+		source := keymapSource(layout)
+		if strings.Count(source, `"`) != 10 || strings.Count(source, "\n") != 7 {
+			t.Errorf("layout %q breaks out of the source: %s", layout, source)
+		}
+		layouts, variants := splitLayout(layout)
+		if variants != "" && strings.Count(layouts, ",") != strings.Count(variants, ",") {
+			t.Errorf("layout %q is split into %q and %q", layout, layouts, variants)
+		}
+	})
+}
+
+func FuzzBusAddress(f *testing.F) {
+	f.Add("/run/a b,c;d=e%/bus")
+	f.Fuzz(func(t *testing.T, path string) {
+		value, found := strings.CutPrefix(busAddress(path), "unix:path=")
+		if !found || strings.ContainsAny(value, ",;=: \"'\n\x00") {
+			t.Errorf("%q has the address %q", path, value)
+		}
+	})
+}
