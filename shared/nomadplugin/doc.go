@@ -42,3 +42,5 @@
 // Package host finds, loads, starts and drives plugins the way a Nomad client does. Package
 // conformance runs the protocol's checklist against a built plugin.
 package nomadplugin
+
+//go:generate ../../scripts/generate-proto.sh

@@ -149,7 +149,7 @@ func TestUnsupportedCallsHaveTheKnownTexts(t *testing.T) {
 func TestPanicsAreErrors(t *testing.T) {
 	driver := &badDriver{
 		start:       func(context.Context, *TaskConfig) (*TaskHandle, *NetworkOverride, error) { panic("boom") },
-		fingerprint: func(context.Context, func(*Fingerprint) error) error { var m map[string]int; m["x"] = 1; return nil },
+		fingerprint: func(context.Context, func(*Fingerprint) error) error { panic("boom") },
 		stream:      func(context.Context, ExecRequest) (*ExitResult, error) { panic("boom") },
 	}
 	_, client := serve(t, driver)

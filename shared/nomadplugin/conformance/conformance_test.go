@@ -61,8 +61,10 @@ func TestShellDriver(t *testing.T) {
 		Exits: func(_ testing.TB, code int, after time.Duration) conformance.Config {
 			return command("sleep %.1f; exit %d", after.Seconds(), code)
 		},
-		Stubborn: func(testing.TB) conformance.Config { return command("trap '' TERM; echo ready; while :; do sleep 0.1; done") },
-		Fails:    func(testing.TB) conformance.Config { return command("a\x00b") },
+		Stubborn: func(testing.TB) conformance.Config {
+			return command("trap '' TERM; echo ready; while :; do sleep 0.1; done")
+		},
+		Fails: func(testing.TB) conformance.Config { return command("a\x00b") },
 		Descends: func(testing.TB) conformance.Config {
 			return command("setsid sh -c 'trap \"\" TERM HUP; setsid sleep 300 & wait' & (sleep 300 &) ; while :; do sleep 0.1; done")
 		},
