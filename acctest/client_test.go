@@ -93,8 +93,8 @@ func clientExec(t *testing.T, a *agent) {
 	}
 	// 1 MiB each way, unharmed.
 	blob := bytes.Repeat([]byte("0123456789abcdef"), 1<<16)
-	if code, out, _, err := exec(false, bytes.NewReader(blob), nil, "cat"); code != 0 || out != string(blob) || err != nil {
-		t.Errorf("1 MiB: code %d, %d bytes, %v", code, len(out), err)
+	if code, out, errs, err := exec(false, bytes.NewReader(blob), nil, "cat"); code != 0 || out != string(blob) || err != nil {
+		t.Errorf("1 MiB: code %d, %d bytes, %q, %v", code, len(out), errs, err)
 	}
 }
 
