@@ -29,6 +29,7 @@ type agent struct {
 	addr    string
 	token   string
 	command []string
+	api     *api.Client
 	cmd     *exec.Cmd
 	done    chan struct{}
 	log     string
@@ -276,11 +277,16 @@ func (a *agent) showLog() {
 
 func (a *agent) client() *api.Client {
 	a.t.Helper()
-	client, err := api.NewClient(&api.Config{Address: a.addr, SecretID: a.token})
-	if err != nil {
-		a.t.Fatal(err)
+	// One client, one pool of connections: an agent counts them.
+	if a.api == nil {
+		client, err := api.NewClient(&api.Config{Address: a.addr})
+		if err != nil {
+			a.t.Fatal(err)
+		}
+		a.api = client
 	}
-	return client
+	a.api.SetSecretID(a.token)
+	return a.api
 }
 
 func (a *agent) stopAllJobs() {
