@@ -41,6 +41,7 @@ type command struct {
 	resize func(control.TerminalSize) error
 
 	exited   chan dialhome.Exited
+	patience time.Duration // how long a session may take to report a kill
 	killOnce sync.Once
 	lost     chan struct{} // closed when its end is not waited for any more
 }
@@ -53,7 +54,7 @@ func (s *supervisor) Exec(ctx context.Context, _ controlserver.Caller, req contr
 	}
 	bounded, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
-	c := &command{link: s.link, exited: make(chan dialhome.Exited, 1), lost: make(chan struct{})}
+	c := &command{link: s.link, exited: make(chan dialhome.Exited, 1), patience: s.patience, lost: make(chan struct{})}
 	if req.TTY {
 		err = s.startOnTerminal(bounded, c, request, req.Size)
 	} else {
@@ -217,7 +218,7 @@ func resultOf(e dialhome.Exited) control.ExecResult {
 func (c *command) Kill() {
 	c.killOnce.Do(func() {
 		c.link.kill(c.line, c.id)
-		time.AfterFunc(killTimeout, func() {
+		time.AfterFunc(c.patience, func() {
 			c.link.forget(c.line, c.id)
 			close(c.lost)
 		})

@@ -164,7 +164,7 @@ func (c *passedConn) Read(b []byte) (int, error) {
 	})
 	switch {
 	case err != nil:
-		return 0, err
+		return 0, waitError(err)
 	case failure != nil:
 		return 0, os.NewSyscallError("recvfrom", failure)
 	case n == 0:
@@ -185,7 +185,7 @@ func (c *passedConn) Write(b []byte) (int, error) {
 			return !errors.Is(failure, unix.EAGAIN)
 		})
 		if err != nil {
-			return written, err
+			return written, waitError(err)
 		}
 		if failure != nil {
 			return written, os.NewSyscallError("sendmsg", failure)
@@ -193,6 +193,14 @@ func (c *passedConn) Write(b []byte) (int, error) {
 		written += n
 	}
 	return written, nil
+}
+
+// waitError is why the poller did not wait: the deadline, or else our own close.
+func waitError(err error) error {
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		return err
+	}
+	return net.ErrClosed
 }
 
 // retry repeats what a signal interrupted: the poller would not wake for it.

@@ -43,6 +43,7 @@ type supervisor struct {
 	journal  *journal
 	passed   slots
 	notes    *bucket
+	patience time.Duration         // for a session to report a command that was killed
 	adopted  chan dialhome.Desktop // has room for one: what an adopted session shows
 	ended    chan struct{}         // closed once the exit is final
 
@@ -66,7 +67,7 @@ func newSupervisor(config Config, dir *os.Root, log hclog.Logger) *supervisor {
 	r.Events = firstNumber(time.Now(), r.Events)
 	s := &supervisor{
 		config: config, adopting: config.Plan == nil, log: log, dir: dir,
-		journal: newJournal(r.Events), passed: newSlots(), notes: newBucket(notesPerSecond, noteBurst),
+		journal: newJournal(r.Events), passed: newSlots(), notes: newBucket(notesPerSecond, noteBurst), patience: killTimeout,
 		adopted: make(chan dialhome.Desktop, 1), ended: make(chan struct{}),
 		state: screen.Starting, since: time.Now().UTC(), record: r,
 		fence: control.Fence{Mode: control.Advisory, Reason: "the self-test has not run yet"},
