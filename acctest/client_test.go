@@ -158,7 +158,13 @@ func clientBlocking(t *testing.T, a *agent) {
 		_, _, err := client.Jobs().Info("blocker", nil)
 		return err != nil && strings.Contains(err.Error(), "404")
 	})
-	a.eventually("end of the allocation", func() bool { return a.allocStatus(t, alloc) == "complete" })
+	a.eventually("end of the allocation", func() bool {
+		info, _, err := client.Allocations().Info(alloc, nil)
+		if err != nil { // collected with its job
+			return strings.Contains(err.Error(), "alloc not found")
+		}
+		return info.ClientStatus == "complete"
+	})
 	gone(t, a)
 	if _, _, err := client.Jobs().Info("blocker", nil); err == nil || !strings.Contains(err.Error(), "job not found") {
 		t.Errorf("a purged job: %v", err)
@@ -262,8 +268,11 @@ func placementExplained(t *testing.T, a *agent) {
 				t.Fatalf("evaluations %v, %v", evals, err)
 			}
 			job, _, err := a.client().Jobs().Info("waits-"+name, nil)
-			if err != nil || *job.Status != "pending" {
-				t.Errorf("job %+v, %v", job, err)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if *job.Status != "pending" {
+				t.Errorf("the job is %s, want pending", *job.Status)
 			}
 		})
 	}
