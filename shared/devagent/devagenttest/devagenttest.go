@@ -9,6 +9,7 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"sync"
 	"testing"
 	"time"
 
@@ -46,8 +47,9 @@ type Agent struct {
 	// DriverDir is the test driver's; a file "ill" in it makes the driver ill.
 	DriverDir string
 
-	stop context.CancelFunc
-	done chan error
+	stop  context.CancelFunc
+	done  chan error
+	ended sync.Once
 }
 
 // Dirs are where an agent lives. They may be used by one agent after another.
@@ -141,15 +143,14 @@ func StartIn(t testing.TB, d Dirs) *Agent {
 	return out
 }
 
-// Stop ends the agent and leaves its tasks running.
+// Stop ends the agent and leaves its tasks running. It may be called again.
 func (a *Agent) Stop() {
-	a.stop()
-	for err := range a.done {
-		if err != nil {
+	a.ended.Do(func() {
+		a.stop()
+		if err := <-a.done; err != nil {
 			panic(err)
 		}
-		return
-	}
+	})
 }
 
 // Purge stops every job and waits until nothing runs.
