@@ -148,9 +148,7 @@ func newPipes() (*pipes, error) {
 		if i == 0 {
 			p.near[i], p.far[i] = w, r
 		}
-		// The command has another uid and may open /dev/stdout anew. Only who holds the
-		// pipe already can.
-		if err := chmodPipe(p.far[i]); err != nil {
+		if err := forCommand(p.far[i]); err != nil {
 			p.closeNear()
 			p.closeFar()
 			return nil, err
@@ -159,7 +157,15 @@ func newPipes() (*pipes, error) {
 	return &p, nil
 }
 
-func chmodPipe(f *os.File) error { return f.Chmod(0o666) }
+// forCommand makes a far end what programs expect of one. It blocks: Go makes its pipes
+// non-blocking, and cat ends with "Resource temporarily unavailable" on such a one. And
+// the command, which has another uid, may open /dev/stdout anew; only who holds the pipe
+// already can.
+func forCommand(f *os.File) error {
+	var failure error
+	err := withFD(f, func(fd int) { failure = unix.SetNonblock(fd, false) })
+	return errors.Join(err, failure, f.Chmod(0o666))
+}
 
 func (p *pipes) closeNear() { closeFiles(p.near[:]) }
 func (p *pipes) closeFar()  { closeFiles(p.far[:]) }
