@@ -162,8 +162,12 @@ func newPipes() (*pipes, error) {
 // the command, which has another uid, may open /dev/stdout anew; only who holds the pipe
 // already can.
 func forCommand(f *os.File) error {
+	raw, err := f.SyscallConn()
+	if err != nil {
+		return err
+	}
 	var failure error
-	err := withFD(f, func(fd int) { failure = unix.SetNonblock(fd, false) })
+	err = raw.Control(func(fd uintptr) { failure = unix.SetNonblock(int(fd), false) })
 	return errors.Join(err, failure, f.Chmod(0o666))
 }
 
