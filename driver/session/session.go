@@ -43,6 +43,7 @@ type session struct {
 	dialPath string
 	log      io.Writer
 	reaper   *desktop.Reaper
+	patience time.Duration // for the first supervisor
 
 	stopping context.Context // done when the session shall end
 	stop     context.CancelFunc
@@ -74,7 +75,7 @@ func Main(dialPath string) int {
 }
 
 func newSession(dialPath string, log io.Writer) *session {
-	s := &session{dialPath: dialPath, log: log, reaper: desktop.NewReaper(), state: dialhome.Idle}
+	s := &session{dialPath: dialPath, log: log, reaper: desktop.NewReaper(), patience: orphanLimit, state: dialhome.Idle}
 	s.stopping, s.stop = context.WithCancel(context.Background())
 	return s
 }
@@ -101,7 +102,7 @@ func (s *session) endAtSignal() {
 
 // dialLoop keeps one connection to a supervisor until the session shall end.
 func (s *session) dialLoop(ctx context.Context) {
-	orphaned := time.AfterFunc(orphanLimit, func() { s.fail("no supervisor answered") })
+	orphaned := time.AfterFunc(s.patience, func() { s.fail("no supervisor answered") })
 	defer orphaned.Stop()
 	wait := shortestWait
 	for ctx.Err() == nil {
