@@ -77,8 +77,9 @@ func runShim() error {
 	}
 	stop := make(chan os.Signal, 1)
 	signal.Notify(stop, syscall.SIGTERM)
-	// Handled, not ignored: what is ignored here would be ignored in the task.
-	signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
+	// Handled, not ignored: what is ignored here would be ignored in the task. The plugin may be gone
+	// before it has read the answer.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP, syscall.SIGPIPE)
 	// The lock is inherited as descriptor 3 without close-on-exec; keep it from the task.
 	unix.CloseOnExec(3)
 	identity := shimIdentity{Dir: plan.Dir, Shim: os.Getpid(), Boot: bootID(), UID: plan.UID, Started: time.Now()}
@@ -95,9 +96,7 @@ func runShim() error {
 		return err
 	}
 	identity.Lead = pid
-	if err := json.NewEncoder(os.Stdout).Encode(identity); err != nil {
-		return err
-	}
+	_ = json.NewEncoder(os.Stdout).Encode(identity)
 	_ = os.Stdout.Close()
 	return superviseLead(plan.Dir, pid, stop)
 }
