@@ -7,6 +7,7 @@ package devagenttest
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"sync"
@@ -35,6 +36,12 @@ func Main(m *testing.M) {
 		os.Exit(0)
 	case len(os.Args) > 1 && os.Args[1] == "logmon":
 		os.Exit(logmon.Main(os.Args[2:]))
+	case len(os.Args) == 3 && os.Args[1] == agentCommand:
+		if err := agentMain(os.Args[2]); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
 	}
 	os.Exit(m.Run())
 }
