@@ -74,9 +74,11 @@ func TestShellDriver(t *testing.T) {
 			for _, process := range processes {
 				if strings.Contains(process.Command, "while :") {
 					leads[process.PID] = true
-					if !leads[process.Parent] {
-						n++
-					}
+				}
+			}
+			for _, process := range processes {
+				if leads[process.PID] && !leads[process.Parent] {
+					n++
 				}
 			}
 			return n
