@@ -14,7 +14,6 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/botscreen/botscreen/shared/nomadplugin"
-	"github.com/botscreen/botscreen/shared/nomadplugin/host"
 )
 
 func (s *suite) recoveryChecks() {
@@ -126,8 +125,7 @@ func (s *suite) checkAgentRestart() {
 }
 
 func (s *suite) checkReattach() {
-	first, err := host.Load(s.soon(), s.options(nil))
-	s.must(err)
+	first := s.load(nil)
 	a := s.newAlloc()
 	r := s.start(first, a, s.Runs(s))
 	before := s.settled(a.mark)
