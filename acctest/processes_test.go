@@ -45,9 +45,9 @@ func processes() []process {
 	return all
 }
 
-// screenProcesses are the three processes one screen is made of.
+// screenProcesses are what one screen is made of, besides its supervisor.
 type screenProcesses struct {
-	session, supervisor, xserver process
+	session, xserver process
 }
 
 // screens finds what an agent's screens consist of, by the run directory in their words.

@@ -13,6 +13,7 @@ if [ -n "$unformatted" ]; then
 fi
 go vet ./... || fail=1
 go run "$staticcheck" ./... || fail=1
+scripts/generate-proto.sh -check || fail=1
 if command -v shellcheck >/dev/null; then
 	find scripts .ci -type f -print0 | xargs -0 grep -lZ '^#!.*\bsh\b\|^#!.*bash' | xargs -0 shellcheck || fail=1
 else

@@ -9,7 +9,7 @@ desktop=(
 )
 tests=(
 	gcc:gcc xdotool:xdotool xwininfo:x11-utils import:imagemagick ss:iproute2
-	shellcheck:shellcheck protoc:protobuf-compiler chromium:chromium curl:curl
+	shellcheck:shellcheck protoc:protobuf-compiler chromium:chromium curl:curl xauth:xauth xsetroot:x11-xserver-utils
 )
 
 wanted=("${desktop[@]}")
@@ -19,6 +19,10 @@ missing=()
 for pair in "${wanted[@]}"; do
 	command -v "${pair%%:*}" >/dev/null || [ -x "/usr/lib/x86_64-linux-gnu/${pair%%:*}" ] || missing+=("${pair##*:}")
 done
+# protoc needs Google's own .proto files, which are another package.
+if [ "${1:-}" != desktop ] && [ ! -e /usr/include/google/protobuf/timestamp.proto ]; then
+	missing+=(libprotobuf-dev)
+fi
 # Text without a font is empty boxes, and no program of the list brings one.
 fc-list 2>/dev/null | grep -q DejaVuSans || missing+=(fonts-dejavu-core)
 [ ${#missing[@]} -gt 0 ] || exit 0
