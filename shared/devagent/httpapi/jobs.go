@@ -237,8 +237,16 @@ func (a *API) validate(_ http.ResponseWriter, r *http.Request) (any, error) {
 
 func (a *API) jobAllocs(w http.ResponseWriter, r *http.Request, id string) (any, error) {
 	ns := namespace(r)
+	earlier, err := flag(r, "all")
+	if err != nil {
+		return nil, err
+	}
 	return a.read(w, r, func(v *state.View) (uint64, any, error) {
 		all := v.JobAllocs(ns, id)
+		if row := v.Job(ns, id); row != nil && !earlier {
+			// Without those of a job of the same id that was purged.
+			all = slices.DeleteFunc(all, func(one *api.Allocation) bool { return *one.Job.CreateIndex != *row.Job.CreateIndex })
+		}
 		slices.Reverse(all)
 		return v.TableIndex(state.Allocs), stubs(all, true, false), nil
 	})

@@ -20,6 +20,10 @@ const (
 func jobStatus(job *api.Job, evals []*api.Evaluation, allocs []*api.Allocation) string {
 	ended := false
 	for _, a := range allocs {
+		if *a.Job.CreateIndex != *job.CreateIndex {
+			// Of a job of the same id that was purged.
+			continue
+		}
 		if !a.ServerTerminalStatus() && !a.ClientTerminalStatus() || a.ServerTerminalStatus() && !a.ClientTerminalStatus() {
 			return jobRunning
 		}

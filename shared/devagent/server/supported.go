@@ -51,7 +51,11 @@ func defaults(jobType *string) *api.Job {
 
 // unsupported names everything in a submitted job that this agent does not run.
 func unsupported(job *api.Job) []string {
-	d := defaults(job.Type)
+	kind := api.JobTypeService
+	if job.Type != nil && slices.Contains(jobTypes, *job.Type) {
+		kind = *job.Type
+	}
+	d := defaults(&kind)
 	var out faults
 	compare(&out, "job", job, d)
 	for _, g := range job.TaskGroups {

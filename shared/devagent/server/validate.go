@@ -31,7 +31,7 @@ func (f *faults) nest(inner faults, format string, args ...any) {
 func validate(job *api.Job) []string {
 	var f faults
 	validateNames(&f, job)
-	if !slices.Contains([]string{api.JobTypeService, api.JobTypeBatch, api.JobTypeSystem, api.JobTypeSysbatch}, *job.Type) {
+	if !slices.Contains(jobTypes, *job.Type) {
 		f.add("Invalid job type: %q", *job.Type)
 	}
 	if *job.Priority < 1 || *job.Priority > 100 {
@@ -64,6 +64,9 @@ func validate(job *api.Job) []string {
 	}
 	return f
 }
+
+// jobTypes are the types of jobs that the scheduler knows.
+var jobTypes = []string{api.JobTypeService, api.JobTypeBatch, api.JobTypeSystem, api.JobTypeSysbatch}
 
 func validateNames(f *faults, job *api.Job) {
 	switch id := *job.ID; {
