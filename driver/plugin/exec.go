@@ -22,6 +22,9 @@ const (
 	reservedPrefix = "botscreen:"
 	// maxOutput bounds what ExecTask keeps of each output; Nomad keeps the last 4 KiB.
 	maxOutput = 64 << 10
+	// guiCommand in front of a command gives it the desktop's own display rights; without
+	// it a command cannot show most windows, nor watch those of others (X3).
+	guiCommand = "botscreen:gui"
 	// notFound is what a shell exits with for a command that does not exist.
 	notFound = 127
 )
@@ -39,10 +42,8 @@ func (d *Driver) ExecTask(ctx context.Context, id nomadplugin.TaskID, command []
 	if err != nil {
 		return nil, err
 	}
-	if strings.HasPrefix(command[0], reservedPrefix) {
-		return nil, fmt.Errorf("exec: %q is a stream; use `nomad alloc exec` or the botscreen command", command[0])
-	}
-	if err := shellAllowed(t); err != nil {
+	request, err := execRequest(t, command, false)
+	if err != nil {
 		return nil, err
 	}
 	if timeout > 0 {
@@ -51,7 +52,7 @@ func (d *Driver) ExecTask(ctx context.Context, id nomadplugin.TaskID, command []
 		defer cancel()
 	}
 	stdout, stderr := &tail{}, &tail{}
-	result, err := t.Exec(ctx, control.ExecRequest{Argv: command}, strings.NewReader(""), stdout, stderr, nil)
+	result, err := t.Exec(ctx, request, strings.NewReader(""), stdout, stderr, nil)
 	exit, err := execOutcome(result, err, stderr)
 	if err != nil {
 		return nil, fmt.Errorf("exec: %w", err)
@@ -66,10 +67,11 @@ func (d *Driver) ExecTaskStreaming(ctx context.Context, id nomadplugin.TaskID, r
 	if err != nil {
 		return nil, err
 	}
-	if strings.HasPrefix(req.Command[0], reservedPrefix) {
+	if strings.HasPrefix(req.Command[0], reservedPrefix) && req.Command[0] != guiCommand {
 		return tunnel(ctx, t, req)
 	}
-	if err := shellAllowed(t); err != nil {
+	request, err := execRequest(t, req.Command, req.TTY)
+	if err != nil {
 		return nil, err
 	}
 	resize := make(chan control.TerminalSize)
@@ -83,8 +85,25 @@ func (d *Driver) ExecTaskStreaming(ctx context.Context, id nomadplugin.TaskID, r
 			}
 		}
 	}()
-	result, err := t.Exec(ctx, control.ExecRequest{Argv: req.Command, TTY: req.TTY}, req.Stdin, req.Stdout, req.Stderr, resize)
+	result, err := t.Exec(ctx, request, req.Stdin, req.Stdout, req.Stderr, resize)
 	return execOutcome(result, err, req.Stderr)
+}
+
+// execRequest is what the session runs for a command as it came from Nomad.
+func execRequest(t *task.Task, command []string, tty bool) (control.ExecRequest, error) {
+	request := control.ExecRequest{Argv: command, TTY: tty}
+	if command[0] == guiCommand {
+		request.GUI, request.Argv = true, command[1:]
+	}
+	switch {
+	case !t.View().Exec.Shell:
+		return request, errors.New("exec: this screen allows no commands (exec { shell = false } in its job or in the plugin's config)")
+	case len(request.Argv) == 0:
+		return request, fmt.Errorf("exec: %s needs a command behind it", guiCommand)
+	case strings.HasPrefix(request.Argv[0], reservedPrefix):
+		return request, fmt.Errorf("exec: %q is a stream; use `nomad alloc exec` or the botscreen command", request.Argv[0])
+	}
+	return request, nil
 }
 
 // execOutcome tells a command that does not exist the way a shell does.
@@ -100,13 +119,6 @@ func execOutcome(result control.ExecResult, err error, stderr io.Writer) (*nomad
 		return nil, errors.New(result.Error)
 	}
 	return &nomadplugin.ExitResult{ExitCode: int32(result.ExitCode), Signal: int32(result.Signal)}, nil
-}
-
-func shellAllowed(t *task.Task) error {
-	if t.View().Exec.Shell {
-		return nil
-	}
-	return errors.New("exec: this screen allows no commands (exec { shell = false } in its job or in the plugin's config)")
 }
 
 // tunnel carries bytes between the caller and the supervisor; both ends speak the
