@@ -143,3 +143,15 @@ func tokenOf(t testing.TB, a *devagenttest.Agent) string {
 	}
 	return token
 }
+
+// newAgent makes an agent that is not run.
+func newAgent(t *testing.T, c devagent.Config) (*devagent.Agent, error) {
+	t.Helper()
+	a, err := devagent.New(t.Context(), c)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	return a, a.Run(ctx)
+}
