@@ -1,0 +1,562 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package relay
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"image"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/botscreen/botscreen/shared/lease"
+	"github.com/botscreen/botscreen/shared/relay/action"
+	"github.com/botscreen/botscreen/shared/relay/ticket"
+	"github.com/botscreen/botscreen/shared/rfb"
+	"github.com/botscreen/botscreen/shared/screen"
+)
+
+// R6: keys, pointer, size and key codes pass for the holder alone.
+func TestR6HolderOnly(t *testing.T) {
+	w := newWorld(t)
+	holder, other, watcher := w.come(t, "a", ticket.Control), w.come(t, "b", ticket.Control), w.come(t, "a-too", ticket.Watch)
+	w.take(t, "a")
+	all := slices.Concat(keyMessage(true, 'x'), keyMessage(false, 'x'), pointerMessage(1, 5, 6), pointerMessage(0, 5, 6), qemuMessage(true, 'y', 21), qemuMessage(false, 'y', 21))
+	resize := rfb.Resize{Size: rfb.Size{WidthPx: 640, HeightPx: 480}, Screens: []rfb.Screen{{ID: 7, Area: image.Rect(0, 0, 640, 480)}}}.Append(nil)
+	announce := rfb.AppendSetEncodings(nil, []rfb.Encoding{rfb.ExtendedDesktopSize})
+	for i, p := range []*person{holder, other, watcher} {
+		p.send(t, announce, all, resize)
+		p.sync(t, w, w.x.output(i))
+	}
+	if got, want := joined(w.x.inputs()), slices.Concat(all, resize); !bytes.Equal(got, want) {
+		t.Errorf("got  %x\nwant %x", got, want)
+	}
+	for i := range 3 {
+		for _, m := range w.x.output(i).messages {
+			if m.Input() {
+				t.Errorf("viewer %d: %x on its own connection", i, []byte(m))
+			}
+		}
+	}
+}
+
+// SEC-03: a ticket that watches gives no input, also with the holder's own id.
+func TestSEC03WatchTicketOfTheHolder(t *testing.T) {
+	w := newWorld(t)
+	w.take(t, "a")
+	p := w.come(t, "a", ticket.Watch)
+	p.send(t, keyMessage(true, 'x'))
+	p.sync(t, w, w.x.output(0))
+	if got := w.x.inputs(); len(got) > 0 {
+		t.Errorf("%x", got)
+	}
+	p.conn.Close()
+	<-p.end
+	if !w.keeper.Holds("a") {
+		t.Error("the end of a watching stream moved the lease")
+	}
+}
+
+// R6, RFB-05: decided per message, so what follows a harmless one in a frame is
+// judged by itself, and a change between two keys applies to the second.
+func TestR6PerMessage(t *testing.T) {
+	w := newWorld(t)
+	p := w.come(t, "a", ticket.Control)
+	request := rfb.UpdateRequest{Incremental: true, Area: image.Rect(0, 0, 9, 9)}.Append(nil)
+	p.send(t, request, keyMessage(true, 'x'), keyMessage(false, 'x'))
+	p.sync(t, w, w.x.output(0))
+	w.take(t, "a")
+	p.send(t, keyMessage(true, 'y'))
+	w.x.await(func() bool { return len(w.x.inputsLocked()) == 1 })
+	w.keeper.Release("a")
+	p.send(t, keyMessage(false, 'y'), keyMessage(true, 'z'), request)
+	p.sync(t, w, w.x.output(0))
+	if got, want := joined(w.x.inputs()), slices.Concat(keyMessage(true, 'y'), keyMessage(false, 'y')); !bytes.Equal(got, want) {
+		t.Errorf("%x", got)
+	}
+	if got := w.x.output(0).stream(); bytes.Count(got, request) != 2 {
+		t.Errorf("requests are missing: %x", got)
+	}
+}
+
+// L7, LSE-09: every change of hands releases what is down, in the form it was pressed,
+// and a late release is not passed on.
+func TestL7HeldKeysReleased(t *testing.T) {
+	w := newWorld(t)
+	p := w.come(t, "a", ticket.Control)
+	w.take(t, "a")
+	p.send(t, keyMessage(true, 0xffe1), qemuMessage(true, '1', 2), keyMessage(true, 'A'), keyMessage(false, 'A'),
+		pointerMessage(1, 100, 100), pointerMessage(1, 140, 120))
+	w.x.await(func() bool { return len(w.x.inputsLocked()) == 6 })
+	w.keeper.Release("a")
+	want := slices.Concat(qemuMessage(false, '1', 2), keyMessage(false, 0xffe1), pointerMessage(0, 140, 120))
+	if got := joined(w.x.inputs()[6:]); !bytes.Equal(got, want) {
+		t.Errorf("got  %x\nwant %x", got, want)
+	}
+	p.send(t, keyMessage(false, 0xffe1), pointerMessage(0, 140, 120))
+	p.sync(t, w, w.x.output(0))
+	if n := len(w.x.inputs()); n != 9 {
+		t.Errorf("%d messages after the release", n)
+	}
+}
+
+// L7: a QEMU key is let go by its code: Shift may have changed its keysym meanwhile.
+func TestL7KeyCode(t *testing.T) {
+	var p pressed
+	for _, m := range [][]byte{qemuMessage(true, '1', 2), qemuMessage(true, 'a', 30), qemuMessage(true, 'a', 30), qemuMessage(false, '!', 2), keyMessage(false, 'a')} {
+		p.track(m)
+	}
+	if got := p.appendReleases(nil); !bytes.Equal(got, qemuMessage(false, 'a', 30)) {
+		t.Errorf("%x", got)
+	}
+	for i := range uint32(1000) {
+		if p.track(keyMessage(true, 0x1000+i)) != (i < maxPressed-1) {
+			t.Fatalf("key %d", i)
+		}
+	}
+}
+
+// L7: what an agent presses is released when a human takes over in the middle, and
+// the agent hears of it (L6).
+func TestL7AgentInterrupted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		done := make(chan error)
+		drag := action.Drag{Path: []action.Point{{X: 0, Y: 0}, {X: 80, Y: 80}}, Modifiers: "ctrl"}
+		go func() { done <- w.Do(t.Context(), w.epoch(), action.List{action.Wait{MS: 1}, drag}) }()
+		w.x.await(func() bool { return len(w.x.inputsLocked()) == 4 })
+		w.take(t, "a")
+		var held *lease.HeldError
+		var act *ActError
+		if err := <-done; !errors.As(err, &held) || !errors.As(err, &act) || act.Done != 1 {
+			t.Errorf("%v", err)
+		}
+		got := w.x.inputs()
+		want := slices.Concat(keyMessage(false, 0xffe3), pointerMessage(0, 10, 10))
+		if !bytes.HasSuffix(joined(got), want) || len(got) != 6 {
+			t.Errorf("%x", got)
+		}
+		w.Close()
+	})
+}
+
+// L7: a viewer that vanishes keeps the lease but no key.
+func TestL7VanishedViewer(t *testing.T) {
+	w := newWorld(t)
+	p := w.come(t, "a", ticket.Control)
+	w.take(t, "a")
+	p.send(t, keyMessage(true, 0xffe3))
+	w.x.await(func() bool { return len(w.x.inputsLocked()) == 1 })
+	p.conn.Close()
+	if end := <-p.end; end.Code != Abnormal || end.Deliberate() {
+		t.Errorf("%v", end)
+	}
+	if got := joined(w.x.inputs()[1:]); !bytes.Equal(got, keyMessage(false, 0xffe3)) {
+		t.Errorf("%x", got)
+	}
+	if l, _ := w.keeper.Lease(); !l.HeldBy("a") || l.Away.IsZero() {
+		t.Errorf("%+v", l)
+	}
+}
+
+// L7: when the release cannot be written the connection is closed, which releases
+// everything, and the change of hands does not wait for a screen that is stuck. The
+// next action opens another.
+func TestL7StuckScreen(t *testing.T) {
+	w := newWorld(t)
+	p := w.come(t, "a", ticket.Control)
+	w.take(t, "a")
+	p.send(t, keyMessage(true, 0xffe3))
+	w.x.await(func() bool { return len(w.x.inputsLocked()) == 1 })
+	w.x.inputs() // it waits for more: the next is read still
+	w.x.tell(func() { w.x.stuck = true })
+	p.send(t, keyMessage(true, 'w'))
+	p.send(t, keyMessage(true, 'x'))
+	w.x.await(func() bool { return bytes.HasSuffix(w.x.begun, keyMessage(true, 'x')) })
+	begin := time.Now()
+	w.keeper.Release("a")
+	if took := time.Since(begin); took > 300*time.Millisecond || took < hurryTimeout {
+		t.Errorf("a stuck screen held the hand-back up for %v", took)
+	}
+	w.x.tell(func() { w.x.stuck = false })
+	if err := w.Do(t.Context(), w.epoch(), action.List{action.Key{Keys: "q"}}); err != nil {
+		t.Fatal(err)
+	}
+	got := joined(w.x.inputs())
+	if !bytes.HasSuffix(got, slices.Concat(keyMessage(true, 'q'), keyMessage(false, 'q'))) || bytes.Contains(got, keyMessage(true, 'x')) {
+		t.Errorf("%x", got)
+	}
+}
+
+// L6: an action needs the present epoch, before and after; nothing of it happens
+// otherwise.
+func TestL6Epoch(t *testing.T) {
+	w := newWorld(t)
+	tap := action.List{action.Key{Keys: "q"}}
+	old := w.epoch()
+	w.take(t, "a")
+	var held *lease.HeldError
+	if err := w.Do(t.Context(), w.epoch(), tap); !errors.As(err, &held) {
+		t.Errorf("while a human holds: %v", err)
+	}
+	w.keeper.Release("a")
+	var changed *lease.ChangedError
+	for _, epoch := range []lease.Epoch{0, old, old + 1, w.epoch() + 1} {
+		if err := w.Do(t.Context(), epoch, tap); !errors.As(err, &changed) {
+			t.Errorf("epoch %d: %v", epoch, err)
+		}
+	}
+	if got := w.x.inputs(); len(got) > 0 {
+		t.Errorf("%x", got)
+	}
+	if err := w.Do(t.Context(), w.epoch(), tap); err != nil {
+		t.Error(err)
+	}
+}
+
+// LSE-01: a whole take-and-return during a call is noticed.
+func TestLSE01TakeAndReturnInBetween(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		done := make(chan error)
+		go func() { done <- w.Do(t.Context(), w.epoch(), action.List{action.Wait{MS: 2000}}) }()
+		time.Sleep(500 * time.Millisecond)
+		w.take(t, "a")
+		w.keeper.Release("a")
+		var changed *lease.ChangedError
+		var held *lease.HeldError
+		if err := <-done; !errors.As(err, &changed) && !errors.As(err, &held) {
+			t.Errorf("%v", err)
+		}
+		w.Close()
+	})
+}
+
+// Actions are checked against the desktop before the first of them is done.
+func TestDoChecksFirst(t *testing.T) {
+	w := newWorld(t)
+	var faults screen.Faults
+	for _, list := range []action.List{
+		{action.Key{Keys: "q"}, action.Move{Point: action.Point{X: 800, Y: 0}}},
+		{action.Key{Keys: "q"}, action.Key{Keys: "nokey"}},
+	} {
+		if err := w.Do(t.Context(), w.epoch(), list); !errors.As(err, &faults) {
+			t.Errorf("%v", err)
+		}
+	}
+	if got := w.x.inputs(); len(got) > 0 {
+		t.Errorf("%x", got)
+	}
+	w.x.mu.Lock()
+	w.x.gone = true
+	w.x.mu.Unlock()
+	w.gate.mu.Lock()
+	w.gate.drop()
+	w.gate.mu.Unlock()
+	if err := w.Do(t.Context(), w.epoch(), action.List{action.Key{Keys: "q"}}); err == nil {
+		t.Error("done on a screen that is gone")
+	}
+}
+
+// A caller that leaves leaves nothing pressed behind.
+func TestDoCancelled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error)
+		go func() {
+			done <- w.Do(ctx, w.epoch(), action.List{action.Drag{Path: []action.Point{{X: 0, Y: 0}, {X: 80, Y: 80}}, Modifiers: "shift"}})
+		}()
+		w.x.await(func() bool { return len(w.x.inputsLocked()) == 5 })
+		cancel()
+		if err := <-done; !errors.Is(err, context.Canceled) {
+			t.Errorf("%v", err)
+		}
+		if got := joined(w.x.inputs()); !bytes.HasSuffix(got, slices.Concat(keyMessage(false, 0xffe1), pointerMessage(0, 20, 20))) {
+			t.Errorf("%x", got)
+		}
+		w.Close()
+	})
+}
+
+// Under load: no input of one epoch reaches the screen after the next was granted.
+// Three people and an agent type as fast as they may, each a key of its own; what the
+// wire has recorded when a grant returns is the line that nobody older may cross.
+func TestNoInputOfAnOldEpoch(t *testing.T) {
+	w := newWorld(t)
+	names := []lease.ViewerID{"a", "b", "c"}
+	const agent = 3
+	ctx, cancel := context.WithCancel(t.Context())
+	var group sync.WaitGroup
+	for i, v := range names {
+		p := w.come(t, v, ticket.Control)
+		tap := bytes.Repeat(slices.Concat(keyMessage(true, uint32(i)), keyMessage(false, uint32(i))), 5)
+		group.Go(func() {
+			for {
+				if _, err := p.conn.Write(tap); err != nil {
+					return
+				}
+			}
+		})
+		defer context.AfterFunc(ctx, func() { p.conn.Close() })()
+	}
+	group.Go(func() {
+		for ctx.Err() == nil {
+			_, changed := w.keeper.Lease()
+			if w.Do(ctx, w.epoch(), action.List{action.Key{Keys: "U0300", Count: 20}}) != nil {
+				select {
+				case <-changed:
+				case <-ctx.Done():
+				}
+			}
+		}
+	})
+	holders := []int{agent} // of each grant
+	lines := []int{0}       // how much was recorded when it returned
+	for i := range 90 {
+		next := i / 2 % 3 // person to person would end the loser's stream
+		if i%2 == 1 {
+			next = agent
+		}
+		if next == agent {
+			w.keeper.Free()
+		} else {
+			w.take(t, names[next])
+		}
+		holders = append(holders, next)
+		w.x.mu.Lock()
+		lines = append(lines, len(w.x.inputsLocked()))
+		w.x.mu.Unlock()
+		// The new holder's keys arrive: none is shut out, and none is early.
+		w.x.await(func() bool {
+			list := w.x.inputsLocked()
+			return len(list) > 2 && slices.ContainsFunc(list[lines[len(lines)-1]:], func(m rfb.Message) bool { return typist(m) == next })
+		})
+	}
+	cancel()
+	group.Wait()
+	list := w.x.inputs()
+	at := 0 // the grant the key before belonged to
+	for i, m := range list {
+		if key, ok := m.Key(); !ok || !key.Down {
+			continue
+		}
+		for at+1 < len(lines) && lines[at+1] <= i {
+			at++
+		}
+		for at < len(holders) && holders[at] != typist(m) {
+			at++
+		}
+		// A grant begins after the one before it was recorded.
+		if at == len(holders) || at > 0 && lines[at-1] > i {
+			t.Fatalf("message %d is a key of %d, who holds no more", i, typist(m))
+		}
+	}
+	t.Logf("%d messages under %d grants", len(list), len(holders))
+}
+
+// Whether a message may pass is asked under the lock that a change of hands takes.
+func TestAdmissionUnderTheInputLock(t *testing.T) {
+	w := newWorld(t)
+	asked := 0
+	err := w.gate.pass(t.Context(), nil, keyMessage(true, 'x'), func() error {
+		asked++
+		if w.gate.mu.TryLock() {
+			w.gate.mu.Unlock()
+			t.Error("asked without the lock")
+		}
+		return nil
+	})
+	if err != nil || asked < 2 { // again when there is a connection
+		t.Errorf("asked %d times, %v", asked, err)
+	}
+}
+
+// typist is whose key it is.
+func typist(m rfb.Message) int {
+	k, _ := m.Key()
+	if k.Keysym > 2 {
+		return 3
+	}
+	return int(k.Keysym)
+}
+
+// L16: a change of hands, on disk and on the wire, is done well within 250 ms.
+func TestL16HandoverTime(t *testing.T) {
+	w := newWorld(t)
+	p := w.come(t, "a", ticket.Control)
+	w.take(t, "a")
+	p.send(t, keyMessage(true, 'x'))
+	w.x.await(func() bool { return len(w.x.inputsLocked()) == 1 })
+	begin := time.Now()
+	w.keeper.Release("a")
+	if took := time.Since(begin); took > 250*time.Millisecond {
+		t.Errorf("%v", took)
+	}
+}
+
+// L17: the hand-back gives the agent the geometry it had, whoever changed it.
+func TestL17GeometryRestored(t *testing.T) {
+	w := newWorld(t)
+	w.come(t, "b", ticket.Control)
+	if _, err := w.gate.ready(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	announce := rfb.AppendSetEncodings(nil, []rfb.Encoding{rfb.ExtendedDesktopSize})
+	small := rfb.Resize{Size: rfb.Size{WidthPx: 640, HeightPx: 480}, Screens: []rfb.Screen{{ID: 7, Area: image.Rect(0, 0, 640, 480)}}}
+	for _, handBack := range []func(){
+		func() { w.keeper.Release("a") },
+		func() { w.take(t, "b"); w.keeper.Free() },
+	} {
+		p := w.come(t, "a", ticket.Control)
+		w.take(t, "a")
+		w.resized(small.Size, func() { p.send(t, announce, small.Append(nil)) })
+		w.resized(rfb.Size{WidthPx: 800, HeightPx: 600}, handBack)
+		p.conn.Close()
+		<-p.end
+	}
+}
+
+// resized does something and waits until the relay has heard of the new size: it asks
+// for the next update then.
+func (w *world) resized(size rfb.Size, do func()) {
+	requests := func() (n int) {
+		for _, c := range w.x.conns {
+			for _, m := range c.messages {
+				if c.input && m.Type() == rfb.TypeFramebufferUpdateRequest {
+					n++
+				}
+			}
+		}
+		return n
+	}
+	var before int
+	w.x.tell(func() { before = requests() })
+	do()
+	w.x.await(func() bool { return w.x.size == size && requests() > before })
+}
+
+// R5a, RFB-08, RFB-09: a size passes only from a viewer that announced it, and within
+// the maximum.
+func TestR5aResize(t *testing.T) {
+	w := newWorld(t, func(o *Options) { o.MaxSize = rfb.Size{WidthPx: 1000, HeightPx: 1000} })
+	p := w.come(t, "a", ticket.Control)
+	w.take(t, "a")
+	resize := func(width, height, screens int) []byte {
+		r := rfb.Resize{Size: rfb.Size{WidthPx: width, HeightPx: height}}
+		for range screens {
+			r.Screens = append(r.Screens, rfb.Screen{ID: 7, Area: image.Rect(0, 0, width, height)})
+		}
+		return r.Append(nil)
+	}
+	announce := func(e ...rfb.Encoding) []byte { return rfb.AppendSetEncodings(nil, e) }
+	p.send(t, resize(700, 500, 1)) // not announced
+	p.send(t, announce(rfb.ExtendedDesktopSize), announce(), resize(700, 501, 1))
+	p.send(t, announce(rfb.ExtendedDesktopSize), resize(16384, 16384, 1), resize(1001, 10, 1), resize(0, 10, 1), resize(700, 502, 0), resize(1000, 1000, 1))
+	p.sync(t, w, w.x.output(0))
+	if got := w.x.inputs(); len(got) != 1 || !bytes.Equal(got[0], resize(1000, 1000, 1)) {
+		t.Errorf("%x", got)
+	}
+	for _, m := range w.x.output(0).messages {
+		if m.Type() == rfb.TypeSetDesktopSize {
+			t.Error("a size on the viewer's own connection")
+		}
+	}
+	// The relay's own connection announced it before anything else.
+	w.x.await(func() bool { return w.x.conns[1].input || w.x.conns[0].input })
+}
+
+// R14: the holder's position goes to its own connection too, without buttons, once
+// for what came together, and only while it holds.
+func TestR14PointerRepeated(t *testing.T) {
+	w := newWorld(t)
+	p, q := w.come(t, "a", ticket.Control), w.come(t, "b", ticket.Control)
+	w.take(t, "a")
+	cursor := rfb.AppendSetEncodings(nil, []rfb.Encoding{rfb.Cursor})
+	for i, one := range []*person{p, q} {
+		one.send(t, cursor, pointerMessage(0, 1, 1), pointerMessage(1, 2, 2), pointerMessage(1, 3, 3))
+		one.sync(t, w, w.x.output(i))
+	}
+	if got := w.x.output(0).stream(); !bytes.Contains(got, pointerMessage(0, 3, 3)) || bytes.Contains(got, pointerMessage(0, 2, 2)) {
+		t.Errorf("%x", got)
+	}
+	for _, m := range w.x.output(1).messages {
+		if m.Input() {
+			t.Errorf("to one that does not hold: %x", []byte(m))
+		}
+	}
+	fences := func() int {
+		n := 0
+		for _, c := range w.x.conns {
+			for _, m := range c.messages {
+				if f, ok := m.Fence(); ok && c.input && f.Flags&rfb.FenceRequest != 0 {
+					n++
+				}
+			}
+		}
+		return n
+	}
+	w.keeper.Release("a")
+	w.x.mu.Lock()
+	if n := fences(); n != 2 {
+		t.Errorf("%d fences before the new epoch", n)
+	}
+	w.x.mu.Unlock()
+	w.take(t, "a")
+	w.keeper.Release("a")
+	w.x.mu.Lock()
+	if n := fences(); n != 2 {
+		t.Errorf("%d fences although nothing was repeated", n)
+	}
+	w.x.mu.Unlock()
+}
+
+// A server without key codes gets keysyms.
+func TestKeysWithoutKeyCodes(t *testing.T) {
+	w := newWorld(t)
+	w.x.plain = true
+	p := w.come(t, "a", ticket.Control)
+	w.take(t, "a")
+	p.send(t, qemuMessage(true, 'y', 21), qemuMessage(false, 'y', 21), qemuMessage(true, 0, 21))
+	p.sync(t, w, w.x.output(0))
+	if got := joined(w.x.inputs()); !bytes.Equal(got, slices.Concat(keyMessage(true, 'y'), keyMessage(false, 'y'))) {
+		t.Errorf("%x", got)
+	}
+}
+
+// X24: the clipboard does not travel in RFB; a holder's text goes to the hook, before
+// the keys behind it, and nobody else's.
+func TestX24PasteGoesToTheHook(t *testing.T) {
+	var order []string
+	var w *world
+	w = newWorld(t, func(o *Options) {
+		o.Paste = func(_ context.Context, text string) error {
+			order = append(order, text)
+			if n := len(w.x.inputs()); n != 0 {
+				t.Errorf("%d keys came before the text", n)
+			}
+			return errors.New("clipboard is off")
+		}
+	})
+	p, q := w.come(t, "a", ticket.Control), w.come(t, "b", ticket.Control)
+	w.take(t, "a")
+	text := rfb.CutText{Data: []byte("gr\xfc\xdfe")}.Append(nil)
+	q.send(t, text)
+	q.sync(t, w, w.x.output(1))
+	p.send(t, rfb.CutText{Extended: true, Flags: rfb.ClipboardCaps}.Append(nil), text, keyMessage(true, 'v'))
+	p.sync(t, w, w.x.output(0))
+	if !slices.Equal(order, []string{"grüße"}) {
+		t.Errorf("%q", order)
+	}
+	for _, c := range w.x.conns {
+		for _, m := range c.messages {
+			if m.Type() == rfb.TypeClientCutText {
+				t.Errorf("cut text reached the server: %x", []byte(m))
+			}
+		}
+	}
+}
