@@ -48,7 +48,11 @@ func enterNamespace(order isolation.Order) error {
 		return fmt.Errorf("own mount namespace: %w", err)
 	}
 	// What we mount stays here; what the node mounts later still appears.
-	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_SLAVE, ""); err != nil {
+	err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_SLAVE, "")
+	if errors.Is(err, unix.EINVAL) {
+		return errors.New("own mount namespace: the driver's root directory is not a mount point; where it runs in a chroot, bind-mount that directory onto itself first")
+	}
+	if err != nil {
 		return fmt.Errorf("own mount namespace: %w", err)
 	}
 	for name, add := range map[string]string{
