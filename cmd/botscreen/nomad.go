@@ -35,9 +35,7 @@ func (c *cli) nomad() (*api.Client, error) {
 	if c.region != "" {
 		config.Region = c.region
 	}
-	if config.SecretID == "" {
-		agentOf(config, explicit)
-	}
+	agentOf(config, explicit)
 	client, err := api.NewClient(config)
 	if err != nil {
 		return nil, failf(exitUsage, "Cannot use the Nomad address %q: %v. Set NOMAD_ADDR to a URL such as http://127.0.0.1:4646.", config.Address, err)
@@ -45,8 +43,8 @@ func (c *cli) nomad() (*api.Client, error) {
 	return client, nil
 }
 
-// agentOf fills in the token of this machine's embedded agent, if it is the one that
-// is asked. The token is sent only where a live agent listens: another program on the
+// agentOf fills in the address of this machine's embedded agent where the user names
+// none, and its token if it is the one that is asked. The token is sent only where a live agent listens: another program on the
 // same port must not get it.
 func agentOf(config *api.Config, explicit bool) {
 	dir, err := agentDir()
@@ -60,7 +58,7 @@ func agentOf(config *api.Config, explicit bool) {
 	if !explicit {
 		config.Address = "http://" + live
 	}
-	if !sameLoopback(config.Address, live) {
+	if config.SecretID != "" || !sameLoopback(config.Address, live) {
 		return
 	}
 	if token, err := devagent.ReadToken(dir); err == nil {
