@@ -23,9 +23,7 @@ func (s *supervisor) onEvent(p dialhome.Packet) {
 	case dialhome.EventFence:
 		var f dialhome.Fence
 		if dialhome.Decode(p.Body, &f) == nil {
-			s.mu.Lock()
-			s.fence = fenceOf(f)
-			s.mu.Unlock()
+			s.onFence(fenceOf(f))
 		}
 	case dialhome.EventDied:
 		var n dialhome.Note
@@ -67,6 +65,20 @@ func (s *supervisor) note(name control.EventName, reason string) {
 	e := s.event(name)
 	e.Reason = screen.Distrust(reason)
 	s.journal.add(e)
+}
+
+// onFence keeps the result of the self-test. It is news where the screen was called
+// ready before, which is the usual order.
+func (s *supervisor) onFence(f control.Fence) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	news := s.fence != f
+	s.fence = f
+	if news && s.state == screen.Ready {
+		e := s.event(control.EventFence)
+		e.Reason = screen.Distrust(f.Reason)
+		s.journal.add(e)
+	}
 }
 
 // event needs s.mu.

@@ -142,6 +142,11 @@ func (t *Task) announce(e control.Event) {
 	switch e.Name {
 	case control.EventReady:
 		message = "Desktop adopted by a new supervisor"
+	case control.EventFence:
+		message = "Fence " + string(e.Fence)
+		if reason := e.Reason.String(); reason != "" {
+			message += ": " + reason
+		}
 	case control.EventRestarted:
 		message = "Restarted a program of the desktop: " + e.Reason.String()
 	default:

@@ -91,6 +91,7 @@ const (
 	EventBlocked     EventName = "blocked"
 	EventRefused     EventName = "refused"
 	EventRestarted   EventName = "restarted"
+	EventFence       EventName = "fence" // the self-test of the fence has another result
 	EventState       EventName = "state" // any other change of the state
 )
 
