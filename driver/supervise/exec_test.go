@@ -128,9 +128,15 @@ func TestExecCallerGone(t *testing.T) {
 	r := newRig(t, nil)
 	r.patience = 10 * time.Millisecond
 	f := r.session(starting())
+	_, outcome := r.exec(control.ExecRequest{Argv: []string{"true"}}) // from here on everything runs
+	p, passed := f.asked(dialhome.OpExec)
+	dialhome.CloseAll(passed)
+	f.answer(p.ID, nil)
+	f.event(dialhome.EventExited, dialhome.Exited{Command: p.ID})
+	<-outcome
 	goroutines := runtime.NumGoroutine()
 	stream, _ := r.exec(control.ExecRequest{Argv: []string{"sleep", "inf"}})
-	p, passed := f.asked(dialhome.OpExec)
+	p, passed = f.asked(dialhome.OpExec)
 	f.answer(p.ID, nil)
 	_ = (<-stream).Close()
 	kill, _ := f.asked(dialhome.OpSignal)

@@ -111,6 +111,9 @@ func newRigIn(t *testing.T, dir string, c Config) *rig {
 		_ = root.Close()
 		_ = os.RemoveAll(sockets)
 	})
+	r.await("the supervisor holds its session, or knows that it is gone", func() bool {
+		return holdsProcess(t, c.Session.PID) || r.link.isOver()
+	})
 	t.Cleanup(func() {
 		r.end()
 		if t.Failed() {
@@ -252,6 +255,19 @@ func openFiles(t *testing.T) int {
 	entries, err := os.ReadDir("/proc/self/fd")
 	must(t, err)
 	return len(entries)
+}
+
+// holdsProcess reports whether this process has a pidfd of pid, see pidfd_open(2).
+func holdsProcess(t *testing.T, pid int) bool {
+	t.Helper()
+	infos, err := filepath.Glob("/proc/self/fdinfo/*")
+	must(t, err)
+	for _, path := range infos {
+		if info, err := os.ReadFile(path); err == nil && bytes.Contains(info, fmt.Appendf(nil, "\nPid:\t%d\n", pid)) {
+			return true
+		}
+	}
+	return false
 }
 
 // helper is the test binary in another role.

@@ -63,7 +63,10 @@ func TestExitStopped(t *testing.T) {
 func TestExitDied(t *testing.T) {
 	for range 10 {
 		s := newHelperSession(t, nil)
+		s.rig.mu.Lock() // the supervisor is busy: what comes is read later
 		s.tell("die")
+		s.rig.await("its end is noticed", s.rig.link.isOver)
+		s.rig.mu.Unlock()
 		exit := s.rig.wait()
 		if exit.Code != 1 || exit.Lost || exit.Reason.String() != "Xvnc exited 1" {
 			t.Fatalf("the screen ended with %+v", exit)

@@ -81,7 +81,12 @@ func beSession() error {
 			}
 			conn = dialhome.NewConn(raw)
 		case "die":
-			err := conn.Send(dialhome.Packet{Event: dialhome.EventDied, Body: dialhome.Encode(dialhome.Note{Text: "Xvnc exited 1"})})
+			// The last word stands behind another one.
+			err := conn.Send(dialhome.Packet{Event: dialhome.EventRestarted, Body: dialhome.Encode(dialhome.Note{Text: "x"})})
+			if err != nil {
+				return err
+			}
+			err = conn.Send(dialhome.Packet{Event: dialhome.EventDied, Body: dialhome.Encode(dialhome.Note{Text: "Xvnc exited 1"})})
 			if err != nil {
 				return err
 			}
