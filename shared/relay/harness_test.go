@@ -14,6 +14,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/botscreen/botscreen/shared/lease"
 	"github.com/botscreen/botscreen/shared/relay/ticket"
@@ -419,3 +420,16 @@ func joined(list []rfb.Message) []byte {
 }
 
 var _ io.ReadWriter = (*fakeConn)(nil)
+
+func viewerID(i int) lease.ViewerID { return lease.ViewerID(rune('A' + i)) }
+
+// sink is a server that only listens.
+type sink struct {
+	bytes.Buffer
+	net.Conn
+}
+
+func (s *sink) Write(b []byte) (int, error)        { return s.Buffer.Write(b) }
+func (s *sink) Read([]byte) (int, error)           { return 0, io.EOF }
+func (s *sink) Close() error                       { return nil }
+func (s *sink) SetWriteDeadline(_ time.Time) error { return nil }

@@ -1,0 +1,526 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package relay
+
+import (
+	"bytes"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"image"
+	"io"
+	"os"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/iotest"
+	"testing/synctest"
+	"time"
+
+	"github.com/botscreen/botscreen/shared/relay/action"
+	"github.com/botscreen/botscreen/shared/relay/ticket"
+	"github.com/botscreen/botscreen/shared/rfb"
+)
+
+// recorded is a client's bytes from package rfb's fixtures and what a view-only relay
+// should make of them.
+type recorded struct {
+	ID      string
+	Hex     string
+	Forward string `json:"viewonly_forward"`
+	Verdict string
+}
+
+func recordings(t testing.TB) []recorded {
+	text, err := os.ReadFile("../rfb/testdata/c2s.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var list []recorded
+	if err := json.Unmarshal(text, &list); err != nil || len(list) < 20 {
+		t.Fatalf("%d fixtures, %v", len(list), err)
+	}
+	return list
+}
+
+var repeated = regexp.MustCompile(`\(([0-9a-f]+)\)?\*([0-9]+)\)?`)
+
+func unhex(t testing.TB, text string) []byte {
+	text = repeated.ReplaceAllStringFunc(text, func(part string) string {
+		m := repeated.FindStringSubmatch(part)
+		n, _ := strconv.Atoi(m[2])
+		return strings.Repeat(m[1], n)
+	})
+	b, err := hex.DecodeString(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// filtered is a stream as the relay should pass it: with the fixture's own cuts and
+// this relay's list of encodings.
+func filtered(stream []byte, keycodes bool) []byte {
+	var out []byte
+	for len(stream) > 0 {
+		m, rest, err := rfb.Framing{}.Cut(stream)
+		if m == nil || err != nil {
+			return append(out, stream...)
+		}
+		if m.Type() == rfb.TypeSetEncodings {
+			out = m.AppendFiltered(out, func(e rfb.Encoding) bool { return carried(e, keycodes) })
+		} else {
+			out = append(out, m...)
+		}
+		stream = rest
+	}
+	return out
+}
+
+// quiet is a link without a far end: what a viewer says has been said.
+type quiet struct {
+	streamLink
+	io.Reader
+}
+
+func (q *quiet) Read(b []byte) (int, error) { return q.Reader.Read(b) }
+
+// passed runs a viewer's stream through the relay's parser and returns what its own
+// server is sent.
+func passed(t testing.TB, w *world, grant ticket.Grant, said io.Reader) ([]byte, End) {
+	upstream := &sink{}
+	v := w.newViewer(&quiet{Reader: said}, Admission{Grant: grant, Layout: "us"})
+	v.upstream = upstream
+	end := v.inbound(t.Context())
+	return upstream.Bytes(), end
+}
+
+// everything is announced in front of a fixture that only says what comes later.
+var everything = rfb.AppendSetEncodings(nil, []rfb.Encoding{rfb.Fence, rfb.ContinuousUpdates, rfb.ExtendedDesktopSize, rfb.Cursor})
+
+// R3, R4, RFB-04, RFB-07, RFB-10: every recorded stream gets its verdict, as one that
+// watches and as one that could control but does not hold: no input passes, what is
+// harmless does, and what cannot be framed ends this viewer.
+func TestR3RecordedStreams(t *testing.T) {
+	w := newWorld(t)
+	for _, mode := range []ticket.Mode{ticket.Watch, ticket.Control} {
+		for _, f := range recordings(t) {
+			if f.ID == "extmouse-scroll" {
+				continue // needs an extension that is never agreed on
+			}
+			closes := f.Verdict == "close" || f.ID == "gii-253" || f.ID == "fence-200" || f.ID == "encodings-65535"
+			got, end := passed(t, w, ticket.Grant{Viewer: "v", Mode: mode}, io.MultiReader(bytes.NewReader(everything), bytes.NewReader(unhex(t, f.Hex))))
+			got = got[min(len(got), len(everything)):]
+			switch {
+			case closes:
+				if end.Code != NotFrameable || len(got) > 0 {
+					t.Errorf("%s: %v, passed %x", f.ID, end, got)
+				}
+			case end.Code != Abnormal || !errors.Is(end.Cause, io.EOF):
+				t.Errorf("%s: %v", f.ID, end)
+			default:
+				if want := filtered(unhex(t, f.Forward), false); !bytes.Equal(got, want) {
+					t.Errorf("%s:\ngot  %x\nwant %x", f.ID, got, want)
+				}
+			}
+		}
+	}
+	if got := w.x.inputs(); len(got) > 0 {
+		t.Errorf("%x", got)
+	}
+}
+
+// R9: however the bytes arrive, the same passes.
+func TestR9SplitEverywhere(t *testing.T) {
+	w := newWorld(t)
+	grant := ticket.Grant{Viewer: "v", Mode: ticket.Watch}
+	var all []byte
+	for _, f := range recordings(t) {
+		if f.Verdict == "ok" && f.ID != "extmouse-scroll" && f.ID != "fbur-storm" {
+			all = append(all, unhex(t, f.Hex)...)
+		}
+	}
+	want, _ := passed(t, w, grant, bytes.NewReader(all))
+	if got, _ := passed(t, w, grant, iotest.OneByteReader(bytes.NewReader(all))); !bytes.Equal(got, want) {
+		t.Errorf("byte by byte:\ngot  %x\nwant %x", got, want)
+	}
+	for cut := range all {
+		got, _ := passed(t, w, grant, io.MultiReader(bytes.NewReader(all[:cut]), bytes.NewReader(all[cut:])))
+		if !bytes.Equal(got, want) {
+			t.Fatalf("cut at %d", cut)
+		}
+	}
+}
+
+// R7, RFB-14, X32: what cannot be carried is not announced, in the same way for a
+// whole connection, whoever holds.
+func TestR7EncodingsFiltered(t *testing.T) {
+	w := newWorld(t, func(o *Options) { o.Layout = "us" })
+	list := rfb.AppendSetEncodings(nil, []rfb.Encoding{
+		rfb.CopyRect, rfb.Tight, 21, rfb.Hextile, rfb.ZRLE, 50, -26, -254, rfb.ExtendedMouseButtons, rfb.ExtendedClipboard,
+		rfb.Cursor, rfb.DesktopName, rfb.QEMUKey, rfb.ExtendedDesktopSize, rfb.Fence, rfb.ContinuousUpdates, -257, 0x48323634, rfb.Raw,
+	})
+	want := func(keycodes bool) []byte {
+		encodings := []rfb.Encoding{rfb.CopyRect, rfb.Tight, rfb.ZRLE, -26, -254, rfb.Cursor}
+		if keycodes {
+			encodings = append(encodings, rfb.QEMUKey)
+		}
+		return rfb.AppendSetEncodings(nil, append(encodings, rfb.ExtendedDesktopSize, rfb.Fence, rfb.ContinuousUpdates, rfb.Raw))
+	}
+	p := w.come(t, "a", ticket.Control)
+	p.send(t, list)
+	p.sync(t, w, w.x.output(0))
+	w.take(t, "a")
+	p.send(t, list)
+	p.sync(t, w, w.x.output(0))
+	if got := w.x.output(0).stream(); bytes.Count(got, want(true)) != 2 {
+		t.Errorf("%x", got)
+	}
+	// R13: key codes only where the person's keyboard is the desktop's.
+	for layout, same := range map[string]bool{"us": true, "de": false, "": false} {
+		if v := w.newViewer(nil, Admission{Layout: layout}); v.keycodes != same {
+			t.Errorf("layout %q: %v", layout, v.keycodes)
+		}
+	}
+}
+
+// RFB-14: what would make the server hang up is kept from it.
+func TestRFB14AsAPair(t *testing.T) {
+	w := newWorld(t)
+	updates := rfb.AppendContinuousUpdates(nil, true, image.Rect(0, 0, 800, 600))
+	request := rfb.FenceMessage{Flags: rfb.FenceRequest}.Append(nil)
+	reply := rfb.FenceMessage{Flags: rfb.FenceBlockBefore, Payload: []byte{1}}.Append(nil)
+	none := rfb.AppendSetEncodings(nil, nil)
+	said := bytes.Join([][]byte{updates, request, reply, everything, updates, request, reply, none, updates, request, reply}, nil)
+	want := bytes.Join([][]byte{reply, everything, updates, request, reply, none, reply}, nil)
+	got, _ := passed(t, w, ticket.Grant{Viewer: "v", Mode: ticket.Watch}, bytes.NewReader(said))
+	if !bytes.Equal(got, want) {
+		t.Errorf("got  %x\nwant %x", got, want)
+	}
+}
+
+// R6a, RFB-02, RFB-03, RFB-12: what a view-only viewer sends by itself does not end
+// it, and its fences are answered.
+func TestR6aViewOnlyStays(t *testing.T) {
+	w := newWorld(t)
+	p := w.come(t, "a", ticket.Watch)
+	p.send(t, everything)
+	fence := rfb.FenceMessage{Flags: rfb.FenceRequest, Payload: []byte("server asks")}.Append(nil)
+	w.x.output(0).Write(fence)
+	for _, id := range []string{"f800000000000000010006000000fffffff81f0000010000000096010000000005a00384", "fa000102fa000103fa000104"} {
+		p.send(t, unhex(t, id))
+	}
+	p.sync(t, w, w.x.output(0))
+	got := w.x.output(0).stream()
+	if !bytes.Contains(got, unhex(t, "f8000000000000000100"+"96010000000005a00384")) {
+		t.Errorf("%x", got)
+	}
+	if bytes.Contains(got, []byte{rfb.TypeXVP, 0, 1}) {
+		t.Error("a power message passed")
+	}
+	if !bytes.Contains(p.saw(), fence) {
+		t.Error("the server's fence did not come")
+	}
+}
+
+// R5, RFB-13: everybody is a shared viewer, and every version of viewer is served.
+func TestR5SharedAndVersions(t *testing.T) {
+	w := newWorld(t)
+	for i, version := range []string{"003.003", "003.007", "003.008", "003.889", "003.005"} {
+		p := w.knock("v", ticket.Watch)
+		var line [12]byte
+		io.ReadFull(p.conn, line[:])
+		p.conn.Write([]byte("RFB " + version + "\n"))
+		if strings.HasPrefix(version, "003.00") && version < "003.007" {
+			io.ReadFull(p.conn, make([]byte, 4))
+		} else {
+			io.ReadFull(p.conn, make([]byte, 2))
+			p.conn.Write([]byte{1})
+			if version != "003.007" {
+				io.ReadFull(p.conn, make([]byte, 4))
+			}
+		}
+		p.conn.Write([]byte{0}) // alone, please
+		init := make([]byte, 27)
+		if _, err := io.ReadFull(p.conn, init); err != nil || string(init[24:]) != "bot" {
+			t.Fatalf("%s: %q, %v", version, init, err)
+		}
+		w.attached("v")
+		opening := w.x.output(i).opening
+		if opening[len(opening)-1] != 1 {
+			t.Errorf("%s: the server was asked for a session alone: %q", version, opening)
+		}
+		p.conn.Close()
+		<-p.end
+	}
+	for _, line := range []string{"RFB 005.000\n", "GET / HTTP/1", "RFB 003.00x\n"} {
+		p := w.knock("v", ticket.Watch)
+		io.ReadFull(p.conn, make([]byte, 12))
+		p.conn.Write([]byte(line))
+		go io.Copy(io.Discard, p.conn)
+		if end := <-p.end; end.Code != NotFrameable {
+			t.Errorf("%q: %v", line, end)
+		}
+	}
+}
+
+// R8: a viewer that never reads is dropped after 10 s; meanwhile the others' pictures
+// and the agent go on.
+func TestR8ViewerThatNeverReads(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		stuck := w.knock("stuck", ticket.Control)
+		if _, _, err := rfb.Join(stuck.conn, rfb.MaxSize); err != nil {
+			t.Fatal(err)
+		}
+		w.attached("stuck")
+		good := w.come(t, "good", ticket.Watch)
+		begin := time.Now()
+		for i := range 2 {
+			go w.x.output(i).Write(bytes.Repeat([]byte{rfb.TypeBell}, 100_000))
+		}
+		if err := w.Do(t.Context(), w.epoch(), action.List{action.Key{Keys: "q"}}); err != nil {
+			t.Error(err)
+		}
+		synctest.Wait()
+		if n := len(good.saw()); n != 100_000 || time.Since(begin) > time.Second {
+			t.Errorf("the other viewer saw %d bytes in %v", n, time.Since(begin))
+		}
+		end := <-stuck.end
+		if took := time.Since(begin); end.Code != TryLater || took < writeTimeout || took > writeTimeout+time.Second {
+			t.Errorf("%v after %v", end, took)
+		}
+		if len(w.Viewers()) != 1 {
+			t.Errorf("%+v", w.Viewers())
+		}
+		w.Close()
+	})
+}
+
+// R8: while a viewer does not read, nothing is read for it.
+func TestR8BackPressure(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		p := w.knock("v", ticket.Watch)
+		if _, _, err := rfb.Join(p.conn, rfb.MaxSize); err != nil {
+			t.Fatal(err)
+		}
+		w.attached("v")
+		var sent atomic.Int64
+		go func() {
+			for {
+				n, err := w.x.output(0).Write(make([]byte, chunk))
+				sent.Add(int64(n))
+				if err != nil {
+					return
+				}
+			}
+		}()
+		synctest.Wait()
+		if n := sent.Load(); n != chunk {
+			t.Errorf("%d bytes were read for a viewer that took none", n)
+		}
+		io.ReadFull(p.conn, make([]byte, chunk))
+		synctest.Wait()
+		if n := sent.Load(); n != 2*chunk {
+			t.Errorf("%d bytes", n)
+		}
+		w.Close()
+	})
+}
+
+// R10: activity is told at the start and then once a minute while somebody watches.
+func TestR10Activity(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var n atomic.Int32
+		w := newWorld(t, func(o *Options) { o.Activity = func() { n.Add(1) } })
+		p := w.come(t, "v", ticket.Watch)
+		for range 100 {
+			p.send(t, rfb.UpdateRequest{Area: corner}.Append(nil))
+		}
+		synctest.Wait()
+		if n.Load() != 1 {
+			t.Errorf("%d stamps at once", n.Load())
+		}
+		time.Sleep(10*time.Minute + time.Second)
+		if n.Load() != 11 {
+			t.Errorf("%d stamps in ten minutes", n.Load())
+		}
+		p.conn.Close()
+		<-p.end
+		time.Sleep(10 * time.Minute)
+		if n.Load() != 11 {
+			t.Error("a viewer that left counts")
+		}
+		w.Close()
+	})
+}
+
+// R12: several at once; who comes and goes disturbs nobody.
+func TestR12ComingAndGoing(t *testing.T) {
+	w := newWorld(t)
+	stays := w.come(t, "stays", ticket.Watch)
+	for range 20 {
+		p := w.come(t, "comes", ticket.Control)
+		w.take(t, "comes")
+		p.send(t, keyMessage(true, 'x'))
+		p.conn.Close()
+		<-p.end
+		w.keeper.Free()
+	}
+	stays.sync(t, w, w.x.output(0))
+	if list := w.Viewers(); len(list) != 1 || list[0].Viewer != "" && list[0].Mode != ticket.Watch {
+		t.Errorf("%+v", list)
+	}
+}
+
+// X34: 16 viewers; the next is told to come later, and may when one has left.
+func TestX34Viewers(t *testing.T) {
+	w := newWorld(t)
+	var people []*person
+	for i := range maxViewers {
+		people = append(people, w.come(t, viewerID(i), ticket.Watch))
+	}
+	if end := <-w.knock("late", ticket.Watch).end; end.Code != TryLater {
+		t.Errorf("%v", end)
+	}
+	people[3].conn.Close()
+	<-people[3].end
+	w.come(t, "late", ticket.Watch)
+}
+
+// X34: 10 s for a handshake and 32 of them at once; who is through is not counted.
+func TestX34Handshakes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.come(t, "there", ticket.Watch)
+		var silent []*person
+		for range maxViewers - 1 { // these hold a place each
+			silent = append(silent, w.knock("v", ticket.Watch))
+		}
+		begin := time.Now()
+		for _, p := range silent {
+			go io.Copy(io.Discard, p.conn)
+		}
+		for _, p := range silent {
+			if end := <-p.end; end.Code != NotFrameable || time.Since(begin) != handshakeTimeout {
+				t.Errorf("%v after %v", end, time.Since(begin))
+			}
+		}
+		for range maxPending {
+			w.pending <- struct{}{}
+		}
+		if end := <-w.knock("v", ticket.Watch).end; end.Code != TryLater {
+			t.Errorf("%v", end)
+		}
+		for range maxPending {
+			<-w.pending
+		}
+		if list := w.Viewers(); len(list) != 1 {
+			t.Errorf("%+v", list)
+		}
+		w.Close()
+	})
+}
+
+// X34: a connection's input is carried at 1,000 messages a second, and none is lost.
+func TestX34InputRate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		p := w.come(t, "a", ticket.Control)
+		w.take(t, "a")
+		begin := time.Now()
+		const n = 10_000
+		move := pointerMessage(0, 1, 1)
+		p.send(t, bytes.Repeat(move, n))
+		w.x.await(func() bool { return len(w.x.inputsLocked()) == n })
+		if took := time.Since(begin); took < 8*time.Second || took > 10*time.Second {
+			t.Errorf("%d messages in %v", n, took)
+		}
+		w.Close()
+	})
+}
+
+// Close ends everybody with 4001, also those who are only knocking, and comes back.
+func TestCloseEndsAll(t *testing.T) {
+	w := newWorld(t)
+	p := w.come(t, "a", ticket.Control)
+	q := w.knock("b", ticket.Watch)
+	io.ReadFull(q.conn, make([]byte, 12))
+	w.Close()
+	if end := <-p.end; end.Code != Gone {
+		t.Errorf("%v", end)
+	}
+	if end := <-q.end; end.Code != Gone {
+		t.Errorf("%v", end)
+	}
+	if end := <-w.knock("late", ticket.Watch).end; end.Code != Gone {
+		t.Errorf("%v", end)
+	}
+	if err := w.Do(t.Context(), w.epoch(), action.List{action.Key{Keys: "q"}}); err == nil {
+		t.Error("acted on a closed relay")
+	}
+}
+
+// A screen that is gone ends its viewers with 4001.
+func TestGone(t *testing.T) {
+	w := newWorld(t)
+	p := w.come(t, "a", ticket.Watch)
+	w.x.output(0).conn.Close()
+	if end := <-p.end; end.Code != Gone {
+		t.Errorf("%v", end)
+	}
+	w.x.tell(func() { w.x.gone = true })
+	if end := <-w.knock("b", ticket.Watch).end; end.Code != Gone {
+		t.Errorf("%v", end)
+	}
+}
+
+// FuzzViewOnly: whatever a viewer that does not hold sends, what its server gets is
+// whole messages without input, and nothing reaches the input connection.
+func FuzzViewOnly(f *testing.F) {
+	for _, r := range recordings(f) {
+		if len(r.Hex) < 4096 {
+			f.Add(unhex(f, r.Hex), false)
+			f.Add(append(bytes.Clone(everything), unhex(f, r.Hex)...), true)
+		}
+	}
+	w := newWorld(f)
+	w.take(f, "somebody else")
+	f.Fuzz(func(t *testing.T, said []byte, control bool) {
+		grant := ticket.Grant{Viewer: "v", Mode: ticket.Watch}
+		if control {
+			grant.Mode = ticket.Control
+		}
+		got, end := passed(t, w, grant, bytes.NewReader(said))
+		if end.Code != Abnormal && end.Code != NotFrameable {
+			t.Fatal(end)
+		}
+		var known announced
+		for rest := got; len(rest) > 0; {
+			m, more, err := rfb.Framing{}.Cut(rest)
+			if err != nil || m == nil {
+				t.Fatalf("not whole messages: %x", rest)
+			}
+			rest = more
+			if m.Type() == rfb.TypeSetEncodings {
+				known = announcedBy(m)
+				for e := range m.Encodings() {
+					if !carried(e, false) {
+						t.Fatalf("encoding %d", e)
+					}
+				}
+			}
+			fence, _ := m.Fence()
+			if m.Input() || m.Type() == rfb.TypeXVP || fence.Flags&rfb.FenceRequest != 0 && !known.fence ||
+				m.Type() == rfb.TypeEnableContinuousUpdates && !(known.fence && known.continuous) {
+				t.Fatalf("passed %x", []byte(m))
+			}
+		}
+		if w.Size() != (rfb.Size{}) {
+			t.Fatal("input opened a connection")
+		}
+	})
+}
