@@ -219,7 +219,7 @@ func (a *Agent) serve(ctx context.Context) error {
 	}
 	handler := &httpapi.API{
 		Store: a.store, Server: a.server, Client: a.client, Node: a.node, Token: a.token,
-		Hosts: map[string]bool{host: true}, Log: a.config.Log.Named("http"),
+		Log: a.config.Log.Named("http"),
 		Self: api.AgentSelf{
 			Config: map[string]any{
 				"ACL": map[string]any{"Enabled": true}, "BindAddr": host, "Datacenter": a.config.Node.Datacenter,

@@ -190,7 +190,7 @@ func TestNetworkModeNone(t *testing.T) {
 	a := devagenttest.Start(t)
 	register(t, a.Client, strings.Replace(shell("lone", "exec sleep 1000", ""), "task \"t\" {", "network {\nmode = \"none\"\n}\ntask \"t\" {", 1))
 	all := devagenttest.AwaitAllocs(t, a.Client, func(all []*api.AllocationListStub) bool {
-		return running("lone")(all) || all != nil && len(all) > 0 && all[0].ClientStatus == api.AllocClientStatusFailed
+		return running("lone")(all) || len(all) > 0 && all[0].ClientStatus == api.AllocClientStatusFailed
 	})
 	if all[0].ClientStatus == api.AllocClientStatusFailed {
 		t.Skip("this machine does not let root make network namespaces: " + all[0].ClientDescription)

@@ -18,6 +18,7 @@ import (
 	"github.com/zclconf/go-cty/cty/convert"
 
 	"github.com/botscreen/botscreen/shared/devagent/drivers"
+	"github.com/botscreen/botscreen/shared/devagent/jobfile"
 	"github.com/botscreen/botscreen/shared/nomadplugin/hclconfig"
 )
 
@@ -33,9 +34,6 @@ type Config struct {
 	Plugins          []drivers.Block
 }
 
-// maxBytes bounds a configuration file.
-const maxBytes = 1 << 20
-
 // Load reads a file.
 func Load(path string) (*Config, error) {
 	src, err := os.ReadFile(path)
@@ -47,8 +45,8 @@ func Load(path string) (*Config, error) {
 
 // Parse reads the text of a file; name stands in errors.
 func Parse(name string, src []byte) (*Config, error) {
-	if len(src) > maxBytes {
-		return nil, fmt.Errorf("%s: %d bytes, at most %d are read", name, len(src), maxBytes)
+	if fault := jobfile.Guard(src, name); fault != nil {
+		return nil, faults(hcl.Diagnostics{fault})
 	}
 	file, diags := hclsyntax.ParseConfig(src, name, hcl.InitialPos)
 	if diags.HasErrors() {

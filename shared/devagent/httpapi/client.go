@@ -21,6 +21,7 @@ func (a *API) clientRoutes(mux *http.ServeMux) {
 	handle(mux, "/v1/client/allocation/{id}/checks", "GET", func(http.ResponseWriter, *http.Request) (any, error) {
 		return map[string]any{}, nil
 	})
+	handle(mux, "/v1/client/stats", "GET", a.hostStats)
 	mux.HandleFunc("/v1/client/allocation/{id}/exec", a.exec)
 	handle(mux, "/v1/client/fs/logs/{id}", "GET", a.logs)
 	handle(mux, "/v1/client/fs/ls/{id}", "GET", a.list)

@@ -23,7 +23,7 @@ func (a *API) guard(next http.Handler) http.Handler {
 		h.Set("X-Content-Type-Options", "nosniff")
 		h.Set("Cache-Control", "no-store")
 		switch {
-		case !a.ownName(r.Host):
+		case !ownName(r):
 			http.Error(w, denied+": this agent answers to loopback names only", http.StatusForbidden)
 		case foreign(r):
 			http.Error(w, denied+": this agent does not answer pages of other sites", http.StatusForbidden)
@@ -35,19 +35,32 @@ func (a *API) guard(next http.Handler) http.Handler {
 	})
 }
 
-// ownName says whether a Host header is a loopback name or a name that the agent was
-// told to have. Anything else may be a name that a page's owner points at us.
-func (a *API) ownName(host string) bool {
-	name := host
-	if h, _, err := net.SplitHostPort(host); err == nil {
+// ownName says whether a Host header is a loopback name, or the address that the
+// request came to where the agent was told to listen elsewhere. Any other name may be
+// one that a page's owner points at us.
+func ownName(r *http.Request) bool {
+	name := r.Host
+	if h, _, err := net.SplitHostPort(name); err == nil {
 		name = h
 	}
 	name = strings.ToLower(strings.Trim(name, "[]"))
-	if name == "localhost" || a.Hosts[name] {
+	if name == "localhost" {
 		return true
 	}
 	ip, err := netip.ParseAddr(name)
-	return err == nil && ip.IsLoopback() && ip.Zone() == ""
+	if err != nil || ip.Zone() != "" {
+		return false
+	}
+	return ip.Unmap().IsLoopback() || ip.Unmap() == localAddr(r)
+}
+
+// localAddr is the address of ours that a request came to.
+func localAddr(r *http.Request) netip.Addr {
+	local, ok := r.Context().Value(http.LocalAddrContextKey).(*net.TCPAddr)
+	if !ok {
+		return netip.Addr{}
+	}
+	return local.AddrPort().Addr().Unmap()
 }
 
 // foreign says whether a browser sent the request for a page that is not ours.

@@ -29,8 +29,6 @@ type API struct {
 	Node   *node.Keeper
 	// Token is what every request must carry.
 	Token string
-	// Hosts are names beside the loopback ones by which the agent is called.
-	Hosts map[string]bool
 	// Self is the answer of /v1/agent/self.
 	Self api.AgentSelf
 	Log  hclog.Logger
@@ -47,6 +45,8 @@ func (a *API) Handler() http.Handler {
 	a.stateRoutes(mux)
 	a.variableRoutes(mux)
 	a.clientRoutes(mux)
+	// What is not there has no text either, as with Nomad.
+	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNotFound) })
 	return a.guard(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		r.Body = http.MaxBytesReader(w, r.Body, maxBody)
 		mux.ServeHTTP(w, r)

@@ -19,18 +19,19 @@ const (
 	maxChoices = 512
 )
 
-// guard refuses text that the parser must not see.
-func guard(src []byte, name string) *hcl.Diagnostic {
+// Guard refuses text that the recursive HCL parser must not see: too large, no text,
+// or nested so deep that the stack would overflow. It gives nil for all else.
+func Guard(src []byte, name string) *hcl.Diagnostic {
 	if len(src) > MaxBytes {
-		return faultAt(name, src, MaxBytes, "Job file too large",
+		return faultAt(name, src, MaxBytes, "File too large",
 			fmt.Sprintf("It has %d bytes; at most %d are read.", len(src), MaxBytes))
 	}
 	if i := bytes.IndexByte(src, 0); i >= 0 {
-		return faultAt(name, src, i, "Invalid character", "A job file is text and cannot hold the character NUL.")
+		return faultAt(name, src, i, "Invalid character", "The file is text and cannot hold the character NUL.")
 	}
 	if !utf8.Valid(src) {
 		i := firstInvalid(src)
-		return faultAt(name, src, i, "Invalid character encoding", "A job file is UTF-8 text; this byte is not.")
+		return faultAt(name, src, i, "Invalid character encoding", "The file is UTF-8 text; this byte is not.")
 	}
 	tokens, _ := hclsyntax.LexConfig(src, name, hcl.InitialPos)
 	return guardDepth(tokens)

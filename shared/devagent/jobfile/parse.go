@@ -95,7 +95,7 @@ func (p *parser) parse(o Options) *api.Job {
 
 // syntax parses text into a body; faults are recorded and give nil.
 func (p *parser) syntax(src []byte, name string) *hclsyntax.Body {
-	if fault := guard(src, name); fault != nil {
+	if fault := Guard(src, name); fault != nil {
 		p.diags = append(p.diags, fault)
 		return nil
 	}

@@ -232,7 +232,7 @@ func TestBadJobFiles(t *testing.T) {
 		{"a megabyte of signs", "a = " + strings.Repeat("!", 1<<20-4), `Too deeply nested`},
 		{"a megabyte of conditionals", "a = " + strings.Repeat("1?1:", 1<<17), `Too deeply nested`},
 		{"a megabyte of templates", "a = " + strings.Repeat("\"${", 1<<18), `Too deeply nested`},
-		{"more than a megabyte", strings.Repeat("#\n", 1<<19+1), `x.hcl:524289,1-1: Job file too large; It has 1048578 bytes; at most 1048576 are read.`},
+		{"more than a megabyte", strings.Repeat("#\n", 1<<19+1), `x.hcl:524289,1-1: File too large; It has 1048578 bytes; at most 1048576 are read.`},
 	}
 	position := regexp.MustCompile(`^x\.hcl:\d+,\d+(-\d+(,\d+)?)?: `)
 	for _, c := range cases {

@@ -137,7 +137,7 @@ func (p *parser) assignText(declared map[string]*variable, texts map[string]stri
 			p.assign(v, cty.StringVal(texts[name]), at)
 			continue
 		}
-		if fault := guard([]byte(texts[name]), at.Filename); fault != nil {
+		if fault := Guard([]byte(texts[name]), at.Filename); fault != nil {
 			p.diags = append(p.diags, fault)
 			continue
 		}

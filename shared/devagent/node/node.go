@@ -203,6 +203,10 @@ func describe(c Config) (*api.Node, error) {
 		ReservedResources: &api.NodeReservedResources{},
 	}
 	n.Attributes = attributes(n, hostname, c.Version)
+	// The form before Nomad 0.9; its own command still reads it.
+	cpu, memory, disk, none := int(n.NodeResources.Cpu.CpuShares), int(n.NodeResources.Memory.MemoryMB), int(n.NodeResources.Disk.DiskMB), 0
+	n.Resources = &api.Resources{CPU: &cpu, MemoryMB: &memory, DiskMB: &disk, Cores: &none, IOPS: &none}
+	n.Reserved = &api.Resources{CPU: &none, MemoryMB: &none, DiskMB: &none, Cores: &none, IOPS: &none}
 	return n, nil
 }
 

@@ -91,23 +91,46 @@ func holds(operand string, order int) bool {
 }
 
 // versionMatches compares as Nomad does: "version" wants a pre-release asked for,
-// "semver" orders pre-releases by their precedence alone.
+// "semver" orders pre-releases by their precedence alone (semver.org, 11).
 func versionMatches(operand, left, right string) bool {
+	if operand == api.ConstraintSemver {
+		have, err := version.NewSemver(left)
+		return err == nil && semverMatches(have, right)
+	}
 	want, err := version.NewConstraint(right)
 	if err != nil {
 		return false
 	}
-	if operand == api.ConstraintVersion {
-		have, err := version.NewVersion(left)
-		return err == nil && want.Check(have)
-	}
-	have, err := version.NewSemver(left)
-	if err != nil {
-		return false
-	}
-	for _, one := range want {
-		if !one.Check(have) && (have.Prerelease() == "" || one.Prerelease() || !one.Check(have.Core())) {
+	have, err := version.NewVersion(left)
+	return err == nil && want.Check(have)
+}
+
+var semverTerm = regexp.MustCompile(`^\s*(=|!=|>=|<=|>|<)?\s*(\S+)\s*$`)
+
+func semverMatches(have *version.Version, terms string) bool {
+	for _, term := range strings.Split(terms, ",") {
+		m := semverTerm.FindStringSubmatch(term)
+		if m == nil {
 			return false
+		}
+		want, err := version.NewSemver(m[2])
+		if err != nil {
+			return false
+		}
+		order := have.Compare(want)
+		switch m[1] {
+		case "", "=":
+			if order != 0 {
+				return false
+			}
+		case "!=":
+			if order == 0 {
+				return false
+			}
+		default:
+			if !holds(m[1], order) {
+				return false
+			}
 		}
 	}
 	return true
