@@ -53,7 +53,7 @@ func (s *session) handleExec(l *link, packet dialhome.Packet, passed []*dialhome
 	}
 	var terminal []*os.File
 	if err == nil {
-		terminal, err = l.commands.start(packet.ID, cmd, plumbing{tty: request.TTY, pipes: pipes}, func(e dialhome.Exited) {
+		terminal, err = l.commands.start(packet.ID, cmd, plumbing{request, pipes}, func(e dialhome.Exited) {
 			l.post(dialhome.Packet{Event: dialhome.EventExited, Body: dialhome.Encode(e)})
 		})
 	}
@@ -136,7 +136,7 @@ var errStart = errors.New("run command")
 
 // plumbing is where a command's input and output go: to a terminal, or to pipes.
 type plumbing struct {
-	tty   bool
+	dialhome.Exec
 	pipes []*os.File
 }
 
@@ -144,19 +144,22 @@ type plumbing struct {
 func (p plumbing) connect(cmd *exec.Cmd) (master, slave *os.File, err error) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	want := dialhome.ExecFiles
-	if p.tty {
+	if p.TTY {
 		want = 0
 	}
 	if len(p.pipes) != want {
 		return nil, nil, fmt.Errorf("run command: %d descriptors came with the request, want %d", len(p.pipes), want)
 	}
-	if !p.tty {
+	if !p.TTY {
 		cmd.Stdin, cmd.Stdout, cmd.Stderr = p.pipes[0], p.pipes[1], p.pipes[2]
 		return nil, nil, nil
 	}
 	master, slave, err = pty.Open()
 	if err != nil {
 		return nil, nil, fmt.Errorf("run command: %w", err)
+	}
+	if p.Rows > 0 || p.Columns > 0 {
+		_ = pty.Setsize(master, &pty.Winsize{Rows: p.Rows, Cols: p.Columns}) // a size is not worth a failure
 	}
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = slave, slave, slave
 	cmd.SysProcAttr.Setctty = true

@@ -56,7 +56,7 @@ func (s *supervisor) Exec(ctx context.Context, _ controlserver.Caller, req contr
 	defer cancel()
 	c := &command{link: s.link, exited: make(chan dialhome.Exited, 1), patience: s.patience, lost: make(chan struct{})}
 	if req.TTY {
-		err = s.startOnTerminal(bounded, c, request, req.Size)
+		err = s.startOnTerminal(bounded, c, request)
 	} else {
 		err = s.startOnPipes(bounded, c, request)
 	}
@@ -70,6 +70,9 @@ func execOf(req control.ExecRequest) (dialhome.Exec, error) {
 	request := dialhome.Exec{Argv: req.Argv, Dir: req.Dir, TTY: req.TTY, GUI: req.GUI}
 	if req.TTY {
 		request.Env = append(request.Env, "TERM=xterm-256color")
+		if req.Size != nil { // set by the session: the command must not see another one first
+			request.Rows, request.Columns = req.Size.Rows, req.Size.Cols
+		}
 	}
 	var faults screen.Faults
 	for name, value := range req.Env {
@@ -109,7 +112,7 @@ func (s *supervisor) startOnPipes(ctx context.Context, c *command, request dialh
 
 // startOnTerminal takes the master of a terminal that the session made: its slave has
 // to be a terminal of the isolation's own.
-func (s *supervisor) startOnTerminal(ctx context.Context, c *command, request dialhome.Exec, size *control.TerminalSize) error {
+func (s *supervisor) startOnTerminal(ctx context.Context, c *command, request dialhome.Exec) error {
 	slot, err := s.passed.acquire()
 	if err != nil {
 		return err
@@ -126,9 +129,6 @@ func (s *supervisor) startOnTerminal(ctx context.Context, c *command, request di
 		return err
 	}
 	c.stdin, c.stdout, c.resize = t.input(), t.output(), t.setSize
-	if size != nil {
-		_ = t.setSize(*size)
-	}
 	return nil
 }
 

@@ -81,6 +81,9 @@ type Exec struct {
 	Env  []string `json:"env,omitempty"`
 	Dir  string   `json:"dir,omitempty"` // empty: the home
 	TTY  bool     `json:"tty"`
+	// Rows and Columns are the terminal's size before the command starts; 0: not known.
+	Rows    uint16 `json:"rows,omitempty"`
+	Columns uint16 `json:"columns,omitempty"`
 	// GUI gives it the desktop's own cookie: it may do on the display what any of the
 	// desktop's programs may. Without, its cookie is an untrusted one (X3).
 	GUI bool `json:"gui,omitempty"`
