@@ -124,7 +124,7 @@ func jobToStop(t *testing.T, a *agent) {
 	job := a.job(t, "walker", `command = "sh"`, `args = ["-c", "echo the program says hello"]`)
 	a.must(t, "run", job)
 	s := a.status(t, "walker")
-	if s.Supervisor == nil || s.Supervisor.State != "ready" || !strings.HasPrefix(s.Supervisor.Display, ":1") {
+	if s.Supervisor == nil || s.Supervisor.State != "ready" || !strings.HasPrefix(s.Supervisor.Display, ":2") {
 		t.Fatalf("status %+v", s)
 	}
 	a.eventually("enforced fence", func() bool { return a.status(t, "walker").Supervisor.Fence.Mode == "enforced" })

@@ -53,7 +53,7 @@ plugin "nomad-driver-botscreen" {
 
 // newEmbedded starts the agent of our own command.
 func newEmbedded(t *testing.T) *agent {
-	a := prepare(t, "embedded", "1100-1199")
+	a := prepare(t, "embedded", "22000-22099")
 	port := freePort(t)
 	a.addr = fmt.Sprintf("http://127.0.0.1:%d", port)
 	a.command = []string{binary(t, "botscreen"), "agent", "-dev", "-config", filepath.Join(a.dir, "agent.hcl"),
@@ -75,9 +75,9 @@ func newNomad(t *testing.T, acl bool) *agent {
 	if err != nil {
 		t.Skip("nomad is not on PATH")
 	}
-	variant, displays := "nomad", "1200-1299"
+	variant, displays := "nomad", "23000-23099"
 	if acl {
-		variant, displays = "nomad with ACLs", "1300-1399"
+		variant, displays = "nomad with ACLs", "24000-24099"
 	}
 	a := prepare(t, variant, displays)
 	http, rpc, serf := freePort(t), freePort(t), freePort(t)

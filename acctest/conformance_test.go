@@ -16,6 +16,7 @@ import (
 
 	"github.com/botscreen/botscreen/shared/nomadplugin"
 	"github.com/botscreen/botscreen/shared/nomadplugin/conformance"
+	"github.com/botscreen/botscreen/shared/screen"
 )
 
 // The whole checklist of Nomad's plugin protocol against the real driver with real
@@ -38,7 +39,7 @@ func TestConformance(t *testing.T) {
 		Binary: binary(t, "nomad-driver-botscreen"),
 		Driver: "botscreen",
 		PluginConfig: conformance.Config{
-			"allow_unsandboxed_host": true, "state_dir": filepath.Join(dir, "state"), "run_dir": filepath.Join(dir, "run"), "displays": "900-999",
+			"allow_unsandboxed_host": true, "state_dir": filepath.Join(dir, "state"), "run_dir": filepath.Join(dir, "run"), "displays": "21000-21099",
 		},
 		RejectedConfig: conformance.Config{"displays": "from here to there"},
 		Runs: func(testing.TB) conformance.Config {
@@ -94,19 +95,37 @@ func shortDir(t *testing.T) string {
 	return dir
 }
 
+// hashes name the screens of this test, as the driver names their cgroups.
+var hashes = func() (all []string) {
+	for n := range 1000 {
+		all = append(all, screen.ID{Namespace: "default", Profile: screen.Profile(fmt.Sprintf("conf-%d", n))}.Hash())
+	}
+	return all
+}()
+
 // traces are what a driver keeps while screens run, and must be gone after.
 func traces(t testing.TB, dir string) []string {
 	t.Helper()
 	var found []string
 	for _, pattern := range []string{
 		filepath.Join(dir, "run", "*"), filepath.Join(dir, "run", "node", "promises", "*"), filepath.Join(dir, "state", "runs", "*"),
-		"/tmp/.X9[0-9][0-9]-lock", "/tmp/.X11-unix/X9[0-9][0-9]", "/sys/fs/cgroup/*/botscreen/*/cgroup.procs",
+		"/tmp/.X210[0-9][0-9]-lock", "/tmp/.X11-unix/X210[0-9][0-9]",
 	} {
 		paths, err := filepath.Glob(pattern)
 		if err != nil {
 			t.Fatal(err)
 		}
 		found = append(found, paths...)
+	}
+	groups, err := filepath.Glob("/sys/fs/cgroup/*/botscreen/*/cgroup.procs")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range groups { // other tests have screens too
+		hash, _, _ := strings.Cut(filepath.Base(filepath.Dir(path)), "-")
+		if slices.Contains(hashes, hash) {
+			found = append(found, path)
+		}
 	}
 	mounts, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {

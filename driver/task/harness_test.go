@@ -75,7 +75,7 @@ func newNode(t *testing.T) *node {
 	if err != nil {
 		t.Fatal(err)
 	}
-	band, err := display.ParseBand("200-299")
+	band, err := display.ParseBand("20000-20099") // nobody else's
 	if err != nil {
 		t.Fatal(err)
 	}
