@@ -52,7 +52,7 @@ user only. Programs of this user, also on a screen of this user, can read it.`,
 	cmd.Flags().StringVar(&f.dataDir, "data-dir", "", "`DIR` for state, token and allocations (default: beside this user's state)")
 	cmd.Flags().StringVar(&f.pluginDir, "plugin-dir", "", "`DIR` with driver plugins (default: where this program is)")
 	cmd.Flags().StringVar(&f.bind, "bind", "", "`HOST:PORT` to listen on (default 127.0.0.1:4646)")
-	cmd.Flags().StringVar(&f.logLevel, "log-level", "", "trace, debug, info, warn or error (default info)")
+	cmd.Flags().StringVar(&f.logLevel, "log-level", "", "trace, debug, info, warn or error (default warn)")
 	return cmd
 }
 
@@ -116,7 +116,7 @@ func (c *cli) agentConfig(f agentFlags) (config devagent.Config, ours bool, err 
 	}
 	config.Denied = file.DeniedDrivers
 	config.Plugins, ours = withDefaultPlugin(file.Plugins, config.DataDir)
-	level := hclog.LevelFromString(or(f.logLevel, or(file.LogLevel, "info")))
+	level := hclog.LevelFromString(or(f.logLevel, or(file.LogLevel, "warn")))
 	if level == hclog.NoLevel {
 		return config, false, failf(exitUsage, "Unknown log level %q: it must be trace, debug, info, warn or error.", or(f.logLevel, file.LogLevel))
 	}

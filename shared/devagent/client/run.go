@@ -20,6 +20,11 @@ func (t *taskRunner) once(ctx context.Context, run *host.Task, policy *restarts)
 		if isClosed(t.kill) {
 			return verdict{event: api.TaskKilled}
 		}
+		// What asked for a restart before this run has it now.
+		select {
+		case <-t.restarts:
+		default:
+		}
 		var err error
 		if run, err = t.start(ctx); err != nil {
 			if isClosed(t.kill) {

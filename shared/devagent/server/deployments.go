@@ -236,11 +236,12 @@ func (w *watch) alloc(a *api.Allocation, u *api.UpdateStrategy, state *api.Deplo
 	since, runs := runningSince(a)
 	var verdict bool
 	switch {
-	case a.ClientTerminalStatus() || !deadline.After(w.now):
-		verdict = false
+	// First what speaks for it: the deadline may have passed while no agent ran.
 	case runs && !since.Add(*u.MinHealthyTime).After(w.now):
 		verdict = true
 		state.RequireProgressBy = w.now.Add(state.ProgressDeadline)
+	case a.ClientTerminalStatus() || !deadline.After(w.now):
+		verdict = false
 	default:
 		w.wait = min(w.wait, deadline.Sub(w.now))
 		if runs {
