@@ -44,7 +44,9 @@ type fakeConn struct {
 	input    bool          // it is the relay's own
 	ended    bool
 	layout   bool // a new size has to be told
-	idle     bool // it waits for more: all it got is recorded
+	written  int  // bytes the relay has sent
+	taken    int  // of these, read
+	recorded int  // of these, all that make whole messages
 	writing  sync.Mutex
 }
 
@@ -64,29 +66,32 @@ func (x *fakeX) dial(context.Context) (net.Conn, error) {
 	c := &fakeConn{x: x, conn: theirs}
 	x.conns = append(x.conns, c)
 	go c.serve()
-	return &tapConn{ours, x}, nil
+	return &tapConn{ours, c}, nil
 }
 
 // tapConn is the relay's end of a connection.
 type tapConn struct {
 	net.Conn
-	x *fakeX
+	far *fakeConn
 }
 
 // Write says that it begins, because it may wait.
 func (c *tapConn) Write(b []byte) (int, error) {
-	c.x.tell(func() { c.x.begun = append(c.x.begun, b...) })
-	return c.Conn.Write(b)
+	x := c.far.x
+	x.tell(func() { x.begun = append(x.begun, b...) })
+	n, err := c.Conn.Write(b)
+	x.tell(func() { c.far.written += n })
+	return n, err
 }
 
 // Read notes the handshake's bytes.
 func (c *fakeConn) Read(b []byte) (int, error) {
 	c.x.await(func() bool { return !c.x.stuck })
-	c.x.tell(func() { c.idle = true })
+	c.x.tell(func() { c.recorded = c.taken })
 	n, err := c.conn.Read(b)
 	c.x.mu.Lock()
 	defer c.x.mu.Unlock()
-	c.idle = false
+	c.taken += n
 	if c.messages == nil {
 		c.opening = append(c.opening, b[:n]...)
 	}
@@ -208,7 +213,7 @@ func (x *fakeX) tell(change func()) {
 // is no input.
 func (x *fakeX) inputs() []rfb.Message {
 	x.await(func() bool {
-		return !slices.ContainsFunc(x.conns, func(c *fakeConn) bool { return !c.idle && !c.ended })
+		return !slices.ContainsFunc(x.conns, func(c *fakeConn) bool { return c.recorded < c.written && !c.ended })
 	})
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -346,10 +351,12 @@ func (w *world) knock(v lease.ViewerID, mode ticket.Mode) *person {
 	return p
 }
 
-// attached waits until the viewer is listed.
+// attached waits until the viewer is listed, and the input connection there that one
+// who may control brings with it.
 func (w *world) attached(v lease.ViewerID) {
 	w.x.await(func() bool {
-		return slices.ContainsFunc(w.Viewers(), func(a Attached) bool { return a.Viewer == v.Handle() })
+		i := slices.IndexFunc(w.Viewers(), func(a Attached) bool { return a.Viewer == v.Handle() })
+		return i >= 0 && (w.Viewers()[i].Mode == ticket.Watch || slices.ContainsFunc(w.x.conns, func(c *fakeConn) bool { return c.input }))
 	})
 }
 

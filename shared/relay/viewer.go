@@ -42,6 +42,7 @@ type viewer struct {
 	since    time.Time
 	link     link
 	upstream net.Conn
+	greeting any      // told first
 	messages chan any // to be told
 
 	announced announced // what its server knows of; its reader's alone
@@ -227,6 +228,9 @@ func (v *viewer) watch(ctx context.Context) {
 	var group sync.WaitGroup
 	defer group.Wait()
 	group.Go(func() { v.ping(ctx) })
+	if v.greeting != nil {
+		v.say(v.greeting)
+	}
 	var shown lease.Lease
 	for {
 		l, changed := v.relay.lease.Lease()

@@ -81,7 +81,7 @@ func (r *Relay) serveSocket(ctx context.Context, v *viewer, settled func()) {
 	}
 	link.ops = v.operate
 	renewal := r.options.Tickets.Renew(v.ticket, v.grant)
-	v.tell(hello{Type: "hello", Viewer: v.grant.Viewer.Handle(), Mode: v.grant.Mode, Renewal: string(renewal.Secret)})
+	v.greeting = hello{Type: "hello", Viewer: v.grant.Viewer.Handle(), Mode: v.grant.Mode, Renewal: string(renewal.Secret)}
 	end := r.serve(ctx, v, settled)
 	switch {
 	case end.Deliberate(), end.Code == BadTicket, end.Code == Replaced:
@@ -144,7 +144,7 @@ var errText = errors.New("a text frame, which was not agreed on")
 // nothing.
 func (s *socketLink) Read(b []byte) (int, error) {
 	for {
-		if s.frame == nil {
+		for s.frame == nil {
 			if err := s.nextFrame(); err != nil {
 				return 0, err
 			}
@@ -159,6 +159,7 @@ func (s *socketLink) Read(b []byte) (int, error) {
 	}
 }
 
+// nextFrame goes to the next binary frame, or does what a text frame says.
 func (s *socketLink) nextFrame() error {
 	kind, frame, err := s.conn.Reader(context.Background()) // close ends it
 	if err != nil {
