@@ -74,7 +74,7 @@ func (s *supervisor) onFence(f control.Fence) {
 	defer s.mu.Unlock()
 	news := s.fence != f
 	s.fence = f
-	if news && s.state == screen.Ready {
+	if news && s.state == screen.Ready && s.notes.take(time.Now()) {
 		e := s.event(control.EventFence)
 		e.Reason = screen.Distrust(f.Reason)
 		s.journal.add(e)

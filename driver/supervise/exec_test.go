@@ -64,6 +64,10 @@ func TestExecPipes(t *testing.T) {
 	}
 	var pipes [dialhome.ExecFiles]*os.File
 	for i, d := range passed {
+		flags, err := unix.FcntlInt(uintptr(d.FD()), unix.F_GETFL, 0)
+		if err != nil || flags&unix.O_NONBLOCK != 0 {
+			t.Errorf("descriptor %d does not block (%v), programs expect it to", i, err)
+		}
 		pipes[i] = d.File("pipe")
 		info, err := pipes[i].Stat()
 		must(t, err)

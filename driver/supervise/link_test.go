@@ -269,8 +269,9 @@ func TestX32Refusal(t *testing.T) {
 // X25: a session cannot push what matters out of the journal.
 func TestX25Notes(t *testing.T) {
 	r := newRig(t, nil)
-	r.enter(screen.Queued, control.EventState, "first")
-	for range 1000 {
+	r.enter(screen.Ready, control.EventState, "first")
+	for i := range 1000 {
+		r.onEvent(dialhome.Packet{Event: dialhome.EventFence, Body: dialhome.Encode(dialhome.Fence{Enforced: i%2 == 0})})
 		r.onEvent(dialhome.Packet{Event: dialhome.EventRestarted, Body: dialhome.Encode(dialhome.Note{Program: "x", Text: "y"})})
 	}
 	events, _ := r.journal.after(0)
