@@ -14,7 +14,7 @@ import (
 // X2: what the self-test found is told once, and only for a screen that was called ready
 // before it was known; a ready event carries what is known already.
 func TestX2FenceIsTold(t *testing.T) {
-	s := &supervisor{log: hclog.NewNullLogger(), journal: newJournal(0), state: screen.Starting}
+	s := &supervisor{log: hclog.NewNullLogger(), journal: newJournal(0), notes: newBucket(notesPerSecond, noteBurst), state: screen.Starting}
 	s.onFence(control.Fence{Mode: control.Advisory, Reason: "early"})
 	if events, _ := s.journal.after(0); len(events) != 0 {
 		t.Fatalf("events before ready: %v", events)
