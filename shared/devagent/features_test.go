@@ -5,6 +5,7 @@ package devagent_test
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -237,4 +238,32 @@ func TestDeniedDriverIsNotLoaded(t *testing.T) {
 	if err != nil || len(a.Drivers()) != 0 {
 		t.Errorf("got %v", err)
 	}
+}
+
+// The secrets of a task do not outlive it.
+func TestSecretsAreForgotten(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("secrets lie in memory for root only")
+	}
+	a, alloc := start(t, "secret", "echo hidden > secrets/file; exec sleep 1000", "")
+	dir := filepath.Join(a.DataDir(), "alloc", alloc.ID, "t", "secrets")
+	if !strings.Contains(mounts(t), dir) {
+		t.Skip("this machine does not let root mount")
+	}
+	if _, _, err := a.Client.Jobs().Deregister("secret", false, nil); err != nil {
+		t.Fatal(err)
+	}
+	await(t, func() bool { return !strings.Contains(mounts(t), dir) })
+	if entries, err := os.ReadDir(dir); err != nil || len(entries) > 0 {
+		t.Errorf("left: %v, %v", entries, err)
+	}
+}
+
+func mounts(t *testing.T) string {
+	t.Helper()
+	text, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
 }

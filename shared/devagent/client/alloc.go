@@ -150,6 +150,9 @@ func (r *allocRunner) tearDown() {
 		t.stopLogs()
 	}
 	r.leaveNetwork()
+	if err := r.dir.Forget(); err != nil {
+		r.client.Log.Warn("secrets of an ended allocation not forgotten", "alloc", r.id, "error", err)
+	}
 }
 
 // siblingFailed stops the other tasks when one has failed for good.

@@ -21,6 +21,7 @@ import (
 	"github.com/botscreen/botscreen/shared/devagent/drivers"
 	"github.com/botscreen/botscreen/shared/devagent/logmon"
 	"github.com/botscreen/botscreen/shared/devagent/node"
+	"github.com/botscreen/botscreen/shared/devagent/taskdir"
 	"github.com/botscreen/botscreen/shared/nomadplugin"
 )
 
@@ -83,7 +84,13 @@ func NewDirs(t testing.TB) Dirs {
 	if err := os.Symlink(self, filepath.Join(d.Plugins, PluginName)); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = os.RemoveAll(base) })
+	t.Cleanup(func() {
+		allocs, _ := os.ReadDir(filepath.Join(d.Data, "alloc"))
+		for _, a := range allocs {
+			_ = taskdir.Alloc{Dir: filepath.Join(d.Data, "alloc", a.Name())}.Remove()
+		}
+		_ = os.RemoveAll(base)
+	})
 	return d
 }
 

@@ -125,10 +125,10 @@ func (t Task) mountMemory(name string) error {
 		unix.MS_NOEXEC|unix.MS_NOSUID|unix.MS_NODEV, secretsOptions)
 }
 
-// Remove deletes the directory with everything in it. It refuses while something
-// of another's is mounted beneath: a deletion would go through it.
-func (a Alloc) Remove() error {
-	foreign := []string{}
+// Forget unmounts what lies in memory, when all tasks have ended: secrets do not
+// outlive them. What is mounted by others stays and is named in the error.
+func (a Alloc) Forget() error {
+	var foreign []string
 	for _, m := range mountsBeneath(a.Dir) {
 		if base := filepath.Base(m); base != "secrets" && base != "private" || filepath.Dir(filepath.Dir(m)) != a.Dir {
 			foreign = append(foreign, m)
@@ -139,7 +139,16 @@ func (a Alloc) Remove() error {
 		}
 	}
 	if len(foreign) > 0 {
-		return fmt.Errorf("remove allocation directory: still mounted: %s", strings.Join(foreign, ", "))
+		return fmt.Errorf("still mounted: %s", strings.Join(foreign, ", "))
+	}
+	return nil
+}
+
+// Remove deletes the directory with everything in it. It refuses while something
+// of another's is mounted beneath: a deletion would go through it.
+func (a Alloc) Remove() error {
+	if err := a.Forget(); err != nil {
+		return fmt.Errorf("remove allocation directory: %w", err)
 	}
 	if err := os.RemoveAll(a.Dir); err != nil {
 		return fmt.Errorf("remove allocation directory: %w", err)
