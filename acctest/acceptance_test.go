@@ -273,8 +273,8 @@ func supervisorKilled(t *testing.T, a *agent) {
 	}
 	a.eventually("another supervisor", func() bool { now := supervisors(a); return len(now) == 1 && now[0].pid != old[0].pid })
 	a.eventually("the adoption", func() bool {
-		r := a.botscreen(t, "status", "adopted", "--json")
-		return r.code == 0 && strings.Contains(r.stdout, `"display"`)
+		s := a.status(t, "adopted")
+		return s.Supervisor != nil && s.Supervisor.State == "ready"
 	})
 	if after := only(t, a); after.xserver.pid != before.xserver.pid {
 		t.Errorf("before %+v\nafter %+v", before, after)

@@ -74,7 +74,7 @@ func (l *link) take(c *net.UnixConn) (refusal string) {
 }
 
 func (l *link) refuse(c *net.UnixConn, reason string) {
-	_ = c.Close()
+	defer c.Close() // counted first: who is refused may look at once
 	l.mu.Lock()
 	l.refused++
 	first := l.refused == 1
