@@ -74,12 +74,12 @@ func (l *link) take(c *net.UnixConn) (refusal string) {
 }
 
 func (l *link) refuse(c *net.UnixConn, reason string) {
-	defer c.Close() // counted first: who is refused may look at once
 	l.mu.Lock()
 	l.refused++
 	first := l.refused == 1
 	expected := l.line == nil && !l.isOver() && time.Now().After(l.quiet)
 	l.mu.Unlock()
+	_ = c.Close() // counted before: who is refused may look at once
 	if first { // a flood must not fill the log
 		l.log.Warn("refused a dial-home connection; further ones are only counted", "reason", reason)
 	}
