@@ -71,6 +71,16 @@ func (c *Client) Lease(ctx context.Context) (lease.Public, error) {
 	return get[lease.Public](ctx, c, CallLease)
 }
 
+// Take gives the screen to a viewer and returns the lease that holds then.
+func (c *Client) Take(ctx context.Context, req TakeRequest) (lease.Public, error) {
+	return ask[lease.Public](ctx, c, CallTake, req)
+}
+
+// Release hands the screen back and returns the lease that holds then.
+func (c *Client) Release(ctx context.Context, req ReleaseRequest) (lease.Public, error) {
+	return ask[lease.Public](ctx, c, CallRelease, req)
+}
+
 // Stats reads what the screen uses.
 func (c *Client) Stats(ctx context.Context) (Stats, error) {
 	return get[Stats](ctx, c, CallStats)
@@ -173,15 +183,20 @@ func (c *Client) Tunnel(ctx context.Context, command string) (net.Conn, error) {
 }
 
 func get[T any](ctx context.Context, c *Client, call Call) (T, error) {
+	return ask[T](ctx, c, call, nil)
+}
+
+// ask makes a call whose answer is JSON.
+func ask[T any](ctx context.Context, c *Client, call Call, body any) (T, error) {
 	var answer T
-	resp, err := c.call(ctx, call, nil, nil)
+	resp, err := c.call(ctx, call, nil, body)
 	if err != nil {
 		return answer, err
 	}
 	defer resp.Body.Close()
-	body, err := readBounded(resp.Body, maxJSONBody)
+	text, err := readBounded(resp.Body, maxJSONBody)
 	if err == nil {
-		err = json.Unmarshal(body, &answer)
+		err = json.Unmarshal(text, &answer)
 	}
 	if err != nil {
 		return answer, fmt.Errorf("read %s: %w", call, err)

@@ -17,6 +17,8 @@ type ExecResult struct {
 	ExitCode int    `json:"exit_code"`
 	Signal   int    `json:"signal,omitempty"`
 	Error    string `json:"error,omitempty"` // why there is no exit code
+	// Kind is human_has_control where a takeover ended the program.
+	Kind Kind `json:"kind,omitempty"`
 }
 
 // ExecStream is the caller's end of a running program. One goroutine may call

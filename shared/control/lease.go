@@ -37,6 +37,23 @@ func FromLease(err error) *Error {
 	return nil
 }
 
+// FromHeldStop says to a person why a screen is not stopped (rule L11).
+func FromHeldStop(err error) *Error {
+	e := FromLease(err)
+	if e != nil && e.Kind == HumanHasControl {
+		e.Kind = Held
+		e.Next = "Wait for the hand-back, or stop it with `botscreen stop --force`."
+	}
+	return e
+}
+
+// TakenOver is the end of what a takeover ended.
+func TakenOver(what string) *Error {
+	return &Error{Kind: HumanHasControl, Holder: lease.Human,
+		Message: fmt.Sprintf("A person took control of this screen, so %s was ended.", what),
+		Next:    "Wait for the hand-back."}
+}
+
 func fromHeld(held *lease.HeldError) *Error {
 	l := held.Lease
 	e := &Error{Kind: HumanHasControl, Holder: l.Holder, Since: l.Since, Epoch: l.Epoch,

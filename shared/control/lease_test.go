@@ -42,3 +42,14 @@ func TestFromLease(t *testing.T) {
 		t.Error("what is no refusal is one")
 	}
 }
+
+// L11: a stop is refused as held, and says how it goes all the same.
+func TestL11StopRefusal(t *testing.T) {
+	held := &lease.HeldError{Lease: lease.Public{Holder: lease.Human, Viewer: "3f9a00000000", Epoch: 41}}
+	if e := FromHeldStop(held); e == nil || e.Kind != Held || e.Epoch != 41 || !strings.Contains(e.Next, "stop --force") {
+		t.Errorf("%+v", e)
+	}
+	if e := FromHeldStop(io.EOF); e != nil {
+		t.Errorf("what is no refusal is one: %+v", e)
+	}
+}

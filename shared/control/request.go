@@ -110,6 +110,20 @@ func parseRect(text string) (image.Rectangle, bool) {
 	return rect, !rect.Empty()
 }
 
+// TakeRequest gives the screen to a viewer. On a viewer's own door Viewer may be
+// empty: it is the door's.
+type TakeRequest struct {
+	Viewer lease.ViewerID   `json:"viewer,omitempty"`
+	Reason screen.Untrusted `json:"reason,omitzero"` // shown to everybody who sees the screen's status
+}
+
+// ReleaseRequest hands the screen back to the agent. Without Force only the viewer
+// that holds it can; another one is refused with not_holder.
+type ReleaseRequest struct {
+	Viewer lease.ViewerID `json:"viewer,omitempty"`
+	Force  bool           `json:"force,omitempty"` // whoever holds: the operator alone may
+}
+
 // StopRequest ends a screen. Without Force it is refused with held while a human
 // has control.
 type StopRequest struct {

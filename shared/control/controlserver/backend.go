@@ -43,6 +43,13 @@ type LeaseReader interface {
 	Lease(ctx context.Context) (lease.Public, error)
 }
 
+// LeaseChanger serves POST lease/take and POST lease/release. The server has
+// decided already whose viewer it is and that only an operator forces.
+type LeaseChanger interface {
+	Take(ctx context.Context, caller Caller, req control.TakeRequest) (lease.Public, error)
+	Release(ctx context.Context, caller Caller, req control.ReleaseRequest) (lease.Public, error)
+}
+
 // Screenshooter serves GET screenshot. The server lets one picture be taken at a
 // time.
 type Screenshooter interface {

@@ -37,7 +37,8 @@ type everything struct {
 	changed chan struct{}
 	callers []Caller
 	stops   []control.StopRequest
-	taking  int // screenshots under way
+	acted   []lease.ViewerID // who took and gave
+	taking  int              // screenshots under way
 	release chan struct{}
 }
 

@@ -74,6 +74,9 @@ func (s *Server) handlers() map[control.Call]handler {
 			return b.Lease(r.Context())
 		}
 	}
+	if b, ok := s.backend.(LeaseChanger); ok {
+		calls[control.CallTake], calls[control.CallRelease] = take(b), release(b)
+	}
 	if b, ok := s.backend.(EventSource); ok {
 		calls[control.CallEvents] = s.events(b)
 	}
