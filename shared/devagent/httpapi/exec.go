@@ -80,6 +80,8 @@ func (a *API) exec(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	conn.SetReadLimit(maxFrame)
+	// A read whose context ends takes the connection with it, so the context lives until
+	// the last frame is written.
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
 	if err := a.serveExec(ctx, conn, r); err != nil {
@@ -87,6 +89,11 @@ func (a *API) exec(w http.ResponseWriter, r *http.Request) {
 	}
 	_ = conn.CloseNow()
 }
+
+// lingerTimeout is how long a client may take to hang up after the exit frame. A
+// connection closed with something of the client's unread is reset, and the frame could
+// be lost with it.
+const lingerTimeout = time.Second
 
 func closeCode(err error) websocket.StatusCode {
 	var refusal *server.Error
@@ -130,13 +137,22 @@ func (a *API) serveExec(ctx context.Context, conn *websocket.Conn, r *http.Reque
 		return pluginError(instance.Describe(ctx, err))
 	}
 	// A client that is gone ends the command: its read fails and cancels the stream.
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
+	gone := make(chan struct{})
 	go func() {
+		defer close(gone)
 		forwardInput(ctx, conn, stream)
 		release()
 	}()
-	return forwardOutput(ctx, conn, stream, instance)
+	if err := forwardOutput(ctx, conn, stream, instance); err != nil {
+		return err
+	}
+	linger := time.NewTimer(lingerTimeout)
+	defer linger.Stop()
+	select {
+	case <-gone:
+	case <-linger.C:
+	}
+	return nil
 }
 
 func (a *API) receiveToken(ctx context.Context, conn *websocket.Conn) error {
