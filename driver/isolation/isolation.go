@@ -7,6 +7,7 @@ package isolation
 import (
 	"context"
 	"os"
+	"time"
 
 	"github.com/botscreen/botscreen/driver/cgroup"
 	"github.com/botscreen/botscreen/driver/process"
@@ -44,6 +45,13 @@ type Order struct {
 	JoinCgroups []string
 	// NetworkNamespace is the path of the alloc's network namespace, empty for the node's.
 	NetworkNamespace string
+
+	// Image is what a sandbox runs: a reference, a digest or a file. The host has none.
+	Image string
+	// ShmBytes is the size of the sandbox's /dev/shm; 0 is the boundary's default.
+	ShmBytes uint64
+	// Labels say to people whose screen it is: job, alloc, task. Nothing relies on them.
+	Labels map[string]string
 }
 
 // Sandbox is a session that runs behind a boundary.
@@ -86,7 +94,22 @@ type Record struct {
 	Instance  string           `json:"instance"`
 	Session   process.Identity `json:"session"`
 	Cgroup    string           `json:"cgroup,omitempty"`
-	Scratch   string           `json:"scratch"`
+	// Container is the engine's id of it; in an intent, the name it is going to have.
+	Container string `json:"container,omitempty"`
+	Scratch   string `json:"scratch"`
+}
+
+// LogFollower is a sandbox whose output comes by way of an engine. Launch has its logs
+// from the order; whoever adopts such a sandbox gives them anew, or nobody hears it.
+type LogFollower interface {
+	// FollowLogs passes on what the session says from since on. The files stay the caller's.
+	FollowLogs(stdout, stderr *os.File, since time.Time) error
+}
+
+// Explainer is a sandbox that knows why it ended, where that was not the session's doing.
+type Explainer interface {
+	// EndReason is a sentence for a person after Done, or empty.
+	EndReason() string
 }
 
 // Boundary launches and finds sandboxes of one kind.
