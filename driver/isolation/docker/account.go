@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package docker
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/botscreen/botscreen/driver/isolation"
+	"github.com/botscreen/botscreen/driver/process"
+)
+
+// accountFile is a small file of ours over one of the image's: no name and no group of
+// an image counts (X30), and dbus and Xfce refuse a uid without an entry.
+type accountFile struct{ name, target, text string }
+
+func accountFiles(order isolation.Order) []accountFile {
+	a := order.Account
+	return []accountFile{
+		{"passwd", "/etc/passwd", "root:x:0:0:root:/:/bin/sh\n" +
+			fmt.Sprintf("%s:x:%d:%d:botscreen:%s:/bin/sh\n", a.Name, a.UID, a.GID, order.Home) +
+			"nobody:x:65534:65534:nobody:/:/bin/false\n"},
+		{"group", "/etc/group", "root:x:0:\ntty:x:5:\n" +
+			fmt.Sprintf("%s:x:%d:\n", a.Name, a.GID) + "nogroup:x:65534:\n"},
+		{"machine-id", "/etc/machine-id", machineID(order) + "\n"},
+	}
+}
+
+// machineID is the screen's own, see machine-id(5): the node's would let programs in
+// all of its containers know each other, and an image's would be everybody's.
+func machineID(order isolation.Order) string {
+	sum := sha256.Sum256([]byte("botscreen machine-id " + order.ID.String()))
+	return hex.EncodeToString(sum[:16])
+}
+
+func writeAccountFiles(order isolation.Order) error {
+	scratch, err := os.OpenRoot(order.Scratch)
+	if err != nil {
+		return fmt.Errorf("account file: %w", err)
+	}
+	defer scratch.Close()
+	for _, file := range accountFiles(order) {
+		if err := scratch.WriteFile(file.name, []byte(file.text), 0o644); err != nil {
+			return fmt.Errorf("account file: %w", err)
+		}
+	}
+	return nil
+}
+
+// confined reads back from the kernel who the engine's process is (X29) and that it is
+// the one in the container: an engine on another kernel names pids that are somebody
+// else's here.
+func confined(pid int, id string, account isolation.Account) (process.Identity, error) {
+	identity, err := process.Observe(pid)
+	if err != nil {
+		return identity, err
+	}
+	dir := "/proc/" + strconv.Itoa(pid)
+	groups, err := os.ReadFile(dir + "/cgroup")
+	if err != nil {
+		return identity, err
+	}
+	if !strings.Contains(string(groups), id) {
+		return identity, errors.New("the engine's process is not in the container: it runs on another kernel")
+	}
+	text, err := os.ReadFile(dir + "/status")
+	if err != nil {
+		return identity, err
+	}
+	return identity, checkStatus(string(text), account)
+}
+
+// checkStatus compares proc_pid_status(5) with what was asked for.
+func checkStatus(text string, account isolation.Account) error {
+	got := map[string][]string{}
+	for line := range strings.Lines(text) {
+		if name, values, ok := strings.Cut(line, ":"); ok {
+			got[name] = strings.Fields(values)
+		}
+	}
+	uid, gid := strconv.FormatUint(uint64(account.UID), 10), strconv.FormatUint(uint64(account.GID), 10)
+	// Engines add the gid to the supplementary groups, where it gives nothing more.
+	got["Groups"] = slices.DeleteFunc(got["Groups"], func(id string) bool { return id == gid })
+	const none = "0000000000000000"
+	for _, want := range []struct {
+		field  string
+		values []string
+	}{
+		{"Uid", []string{uid, uid, uid, uid}},
+		{"Gid", []string{gid, gid, gid, gid}},
+		{"Groups", groupIDs(account.Groups)},
+		{"CapPrm", []string{none}}, {"CapEff", []string{none}}, {"CapBnd", []string{none}}, {"CapAmb", []string{none}},
+		{"NoNewPrivs", []string{"1"}},
+		{"Seccomp", []string{"2"}},
+	} {
+		if !slices.Equal(got[want.field], want.values) {
+			return fmt.Errorf("check identity: %s is %v, want %v", want.field, got[want.field], want.values)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,269 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package docker
+
+import (
+	"archive/tar"
+	"bytes"
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"fmt"
+	"io"
+	mathrand "math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/docker/docker/api/types/container"
+	"github.com/docker/docker/api/types/filters"
+	"github.com/docker/docker/api/types/image"
+	"golang.org/x/sys/unix"
+
+	"github.com/botscreen/botscreen/driver/isolation"
+	"github.com/botscreen/botscreen/driver/isolation/isolationtest"
+	"github.com/botscreen/botscreen/shared/screen"
+)
+
+// endpointVariable names an engine other than the node's, imageVariable an image with a
+// desktop in it.
+const (
+	endpointVariable = "BOTSCREEN_TEST_DOCKER"
+	imageVariable    = "BOTSCREEN_TEST_IMAGE"
+	testImage        = "botscreen-desktop:test"
+)
+
+// limit bounds every wait; none takes nearly as long.
+const limit = 30 * time.Second
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// boundary is one on the engine there is. Without one the test is skipped.
+func boundary(t *testing.T) *Boundary {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("needs root: every screen gets a uid of its own")
+	}
+	endpoint := os.Getenv(endpointVariable)
+	if endpoint == "" {
+		endpoint = DefaultEndpoint
+	}
+	if _, err := os.Stat(strings.TrimPrefix(endpoint, "unix://")); err != nil {
+		t.Skipf("needs a docker engine: there is none at %s (%s names another)", endpoint, endpointVariable)
+	}
+	return boundaryAt(t, endpoint)
+}
+
+func boundaryAt(t *testing.T, endpoint string) *Boundary {
+	t.Helper()
+	b, err := New(endpoint, "tests-"+newInstance())
+	must(t, err)
+	t.Cleanup(func() { _ = b.Close() })
+	return b
+}
+
+func newInstance() string {
+	var b [16]byte
+	_, _ = rand.Read(b[:])
+	return hex.EncodeToString(b[:])
+}
+
+// emptyImage has nothing but what its Dockerfile instructions say: the session needs
+// no program of an image until a desktop starts.
+func emptyImage(t *testing.T, b *Boundary, changes ...string) string {
+	t.Helper()
+	var archive bytes.Buffer
+	w := tar.NewWriter(&archive)
+	for _, dir := range []string{"tmp", "etc"} {
+		must(t, w.WriteHeader(&tar.Header{Typeflag: tar.TypeDir, Name: dir, Mode: 0o1777}))
+	}
+	must(t, w.Close())
+	tag := "botscreen-test-" + newInstance() + ":empty"
+	answer, err := b.api.ImageImport(t.Context(), image.ImportSource{Source: &archive, SourceName: "-"}, tag, image.ImportOptions{Changes: changes})
+	must(t, err)
+	_, err = io.Copy(io.Discard, answer)
+	must(t, err)
+	_ = answer.Close()
+	t.Cleanup(func() {
+		_, err := b.api.ImageRemove(context.Background(), tag, image.RemoveOptions{Force: true})
+		if err != nil {
+			t.Error(err)
+		}
+	})
+	return tag
+}
+
+// driver is the driver's binary, built once for all tests that need it.
+var driver = sync.OnceValues(func() (path string, err error) {
+	if driverDir, err = os.MkdirTemp("", "bsd-"); err != nil {
+		return "", err
+	}
+	if err := os.Chmod(driverDir, 0o755); err != nil {
+		return "", err
+	}
+	path = filepath.Join(driverDir, "driver")
+	cmd := exec.Command("go", "build", "-o", path, "github.com/botscreen/botscreen/cmd/nomad-driver-botscreen")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("build the driver: %w\n%s", err, out)
+	}
+	return path, nil
+})
+
+var driverDir string // where driver was built, empty if it was not
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if driverDir != "" {
+		_ = os.RemoveAll(driverDir)
+	}
+	os.Exit(code)
+}
+
+// newOrder is an order for a session that nobody supervises: it waits for its plan.
+func newOrder(t *testing.T, reference string) isolation.Order {
+	t.Helper()
+	binary, err := driver()
+	must(t, err)
+	dir, err := os.MkdirTemp("", "bsd-")
+	must(t, err)
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	must(t, os.Chmod(dir, 0o711))
+	uid := 300_000 + uint32(mathrand.IntN(1_000_000))
+	order := isolation.Order{
+		ID:       screen.ID{Namespace: "tests", Profile: screen.Profile(fmt.Sprintf("bot-%d", uid))},
+		Instance: newInstance(), Binary: binary, Image: reference,
+		Account: isolation.Account{UID: uid, GID: uid, Name: "screen"},
+		Labels:  map[string]string{"job": "tests", "instance": "forged"},
+		Log:     logFile(t, dir, "out"), ErrorLog: logFile(t, dir, "err"),
+	}
+	for path, owner := range map[*string]int{&order.DialDir: 0, &order.XDir: int(uid), &order.Home: int(uid), &order.Scratch: 0} {
+		*path, err = os.MkdirTemp(dir, "d")
+		must(t, err)
+		must(t, os.Chown(*path, owner, owner))
+	}
+	must(t, os.Chmod(order.DialDir, 0o711))
+	return order
+}
+
+func logFile(t *testing.T, dir, name string) *os.File {
+	t.Helper()
+	f, err := os.OpenFile(filepath.Join(dir, name), os.O_CREATE|os.O_RDWR|os.O_APPEND, 0o600)
+	must(t, err)
+	t.Cleanup(func() { _ = f.Close() })
+	return f
+}
+
+func bounded(t *testing.T) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), limit)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// launched is a running session; it is gone at the test's end, whatever happened.
+func launched(t *testing.T, b *Boundary, order isolation.Order) *sandbox {
+	t.Helper()
+	s, err := b.Launch(bounded(t), order)
+	must(t, err)
+	t.Cleanup(func() {
+		ctx := bounded(t)
+		if err := s.Kill(ctx); err != nil {
+			t.Error(err)
+		}
+		if err := s.Remove(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+	return s.(*sandbox)
+}
+
+func awaitDone(t *testing.T, s isolation.Sandbox) {
+	t.Helper()
+	select {
+	case <-s.Done():
+	case <-time.After(limit):
+		t.Fatal("the sandbox does not end")
+	}
+}
+
+// containersOf are the containers that carry a run's instance, in any state.
+func containersOf(t *testing.T, b *Boundary, instance string) []string {
+	t.Helper()
+	all, err := b.api.ContainerList(bounded(t), container.ListOptions{All: true, Filters: filters.NewArgs(filters.Arg("label", labelInstance+"="+instance))})
+	must(t, err)
+	var names []string
+	for _, c := range all {
+		names = append(names, "container "+c.Names[0])
+	}
+	return names
+}
+
+func TestConformance(t *testing.T) {
+	b := boundary(t)
+	reference := os.Getenv(imageVariable)
+	if reference == "" {
+		reference = testImage
+	}
+	if _, err := b.Inspect(t.Context(), reference); err != nil {
+		t.Skipf("needs the image %s: scripts/image/build.sh desktop %s (%v)", reference, reference, err)
+	}
+	isolationtest.Run(t, isolationtest.Suite{
+		Image: reference,
+		Inside: map[string]string{
+			"grep NoNewPrivs /proc/self/status":                                                                  "NoNewPrivs:\t1\n",
+			"grep CapBnd /proc/self/status":                                                                      "CapBnd:\t0000000000000000\n",
+			"unshare --user --map-root-user echo works":                                                          "works\n", // X23
+			"unshare --user --map-root-user sh -c 'mount -t tmpfs none /mnt && echo mounted'":                    "",        // X23
+			"unshare --user --map-root-user --mount --propagation unchanged mount --bind / /mnt && echo mounted": "",
+			"df -m --output=size /dev/shm | tail -n 1 | tr -d ' '":                                               "1024\n",    // DOC-09
+			"cat /proc/1/environ >/dev/null 2>&1 || echo refused":                                                "refused\n", // X13
+			"env | grep -i -e docker -e LD_":                                                                     "",
+			"tail -n +3 /proc/net/dev | cut -d: -f1 | tr -d ' '":                                                 "lo\n",
+			"stat -c %A%u /tmp/.X11-unix":                                                                        "drwxrwxrwt0\n",
+			"hostname | cut -d- -f1; cat /etc/machine-id | wc -c":                                                "screen\n33\n",
+		},
+		New: func(t *testing.T) isolation.Boundary { return boundary(t) },
+		Left: func(t *testing.T, order isolation.Order) []string {
+			return append(containersOf(t, b, order.Instance), mountsBelow(t, order.Home)...)
+		},
+		Destroy: func(t *testing.T, record isolation.Record) {
+			must(t, b.api.ContainerRemove(bounded(t), record.Container, container.RemoveOptions{Force: true}))
+		},
+	})
+}
+
+// P10: an image without a desktop is named with what it lacks.
+func TestP10ImageWithoutDesktop(t *testing.T) {
+	b := boundary(t)
+	isolationtest.RunWithoutDesktop(t, isolationtest.Suite{
+		Image: emptyImage(t, b),
+		New:   func(t *testing.T) isolation.Boundary { return boundary(t) },
+		Left:  func(t *testing.T, order isolation.Order) []string { return containersOf(t, b, order.Instance) },
+	}, "Xvnc")
+}
+
+func mountsBelow(t *testing.T, dir string) []string {
+	t.Helper()
+	text, err := os.ReadFile("/proc/self/mountinfo")
+	must(t, err)
+	var found []string
+	for line := range strings.Lines(string(text)) {
+		if strings.Contains(line, dir) {
+			found = append(found, "mount "+strings.TrimSpace(line))
+		}
+	}
+	return found
+}
+
+// killed is what SIGKILL looks like to whoever asks for a status.
+var killed = isolation.Status{Code: 128 + int(unix.SIGKILL), Signal: int(unix.SIGKILL)}

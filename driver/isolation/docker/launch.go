@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package docker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"time"
+
+	"github.com/containerd/errdefs"
+	"github.com/docker/docker/api/types/container"
+
+	"github.com/botscreen/botscreen/driver/isolation"
+	"github.com/botscreen/botscreen/driver/process"
+)
+
+// Launch makes and starts a container with the session as its first process. The image
+// has to be on the node, see Pull. The session gets its plan from its supervisor.
+func (b *Boundary) Launch(ctx context.Context, order isolation.Order) (isolation.Sandbox, error) {
+	s, err := b.launch(ctx, order)
+	if err != nil {
+		return nil, fmt.Errorf("launch session: %w", b.explain(err))
+	}
+	return s, nil
+}
+
+func (b *Boundary) launch(ctx context.Context, order isolation.Order) (*sandbox, error) {
+	if err := check(order); err != nil {
+		return nil, err
+	}
+	img, err := b.Inspect(ctx, order.Image)
+	if err != nil {
+		return nil, err
+	}
+	if err := writeAccountFiles(order); err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, startLimit)
+	defer cancel()
+	id, err := b.create(ctx, order, img)
+	if err != nil {
+		// The engine may have made it although its answer did not come.
+		return nil, errors.Join(err, b.discard(ctx, containerName(order)))
+	}
+	s, err := b.start(ctx, id, order)
+	if err != nil {
+		return nil, errors.Join(err, b.discard(ctx, id))
+	}
+	return s, nil
+}
+
+// check refuses what this isolation cannot give; nothing weaker is given instead (P1).
+func check(order isolation.Order) error {
+	switch {
+	case order.Account.Inherited || order.Account.UID == 0 || order.Account.GID == 0:
+		return &RefusedError{Reason: "docker isolation gives every screen a uid of its own, never root, and needs a driver that runs as root for that"}
+	case order.NetworkNamespace != "":
+		return &RefusedError{Reason: "docker cannot join the network that Nomad made for this group: an engine takes no network namespace by its path. Leave `network { mode }` of the group at host, and the screen has no network, or use another isolation"}
+	}
+	return nil
+}
+
+func (b *Boundary) create(ctx context.Context, order isolation.Order, img Image) (id string, err error) {
+	profile, err := seccompProfile()
+	if err != nil {
+		return "", fmt.Errorf("seccomp profile: %w", err)
+	}
+	made, err := b.api.ContainerCreate(ctx, containerConfig(order, b.owner, img), hostConfig(order, img, profile), nil, nil, containerName(order))
+	if err != nil {
+		return "", fmt.Errorf("create container: %w", err)
+	}
+	return made.ID, nil
+}
+
+func (b *Boundary) start(ctx context.Context, id string, order isolation.Order) (*sandbox, error) {
+	began := time.Now()
+	if err := b.api.ContainerStart(ctx, id, container.StartOptions{}); err != nil {
+		return nil, fmt.Errorf("start container: %w", err)
+	}
+	found, err := b.api.ContainerInspect(ctx, id)
+	if err != nil {
+		return nil, fmt.Errorf("inspect container: %w", err)
+	}
+	identity, err := confined(found.State.Pid, id, order.Account)
+	if errors.Is(err, process.ErrGone) || errors.Is(err, fs.ErrNotExist) || !found.State.Running {
+		return nil, fmt.Errorf("the session ended at once with status %d %s", found.State.ExitCode, found.State.Error)
+	}
+	if err != nil {
+		return nil, err
+	}
+	record := b.Intent(order)
+	record.Session, record.Container = identity, id
+	s, err := b.follow(record)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.FollowLogs(order.Log, order.ErrorLog, began); err != nil {
+		_ = s.handle.Close()
+		return nil, err
+	}
+	return s, nil
+}
+
+// discard removes a container with all that runs in it. It is done although the start
+// was called off.
+func (b *Boundary) discard(ctx context.Context, ref string) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), startLimit)
+	defer cancel()
+	return b.remove(ctx, ref)
+}
+
+// remove removes a container; one that is not there is no error, and one that somebody
+// else is removing is waited for.
+func (b *Boundary) remove(ctx context.Context, ref string) error {
+	for pause := shortestPause; ; pause = min(2*pause, longestPause) {
+		err := b.api.ContainerRemove(ctx, ref, container.RemoveOptions{Force: true, RemoveVolumes: true})
+		switch {
+		case err == nil || errdefs.IsNotFound(err):
+			return nil
+		case !errdefs.IsConflict(err):
+			return fmt.Errorf("remove container: %w", b.explain(err))
+		}
+		select {
+		case <-time.After(pause): // a removal has no event that an engine still has for us
+		case <-ctx.Done():
+			return fmt.Errorf("remove container: %w", err)
+		}
+	}
+}
+
+// Adopt takes over a container by the record's id and its random instance: a label or a
+// name alone says nothing, anybody may write it (X38). While the engine is away what
+// lives by the kernel's word is adopted by it (DOC-06).
+func (b *Boundary) Adopt(ctx context.Context, record isolation.Record) (isolation.Sandbox, error) {
+	s, err := b.adopt(ctx, record)
+	if err != nil {
+		return nil, fmt.Errorf("adopt session: %w", b.explain(err))
+	}
+	return s, nil
+}
+
+func (b *Boundary) adopt(ctx context.Context, record isolation.Record) (*sandbox, error) {
+	ctx, cancel := context.WithTimeout(ctx, callLimit)
+	defer cancel()
+	found, err := b.api.ContainerInspect(ctx, record.Container)
+	switch {
+	case errdefs.IsNotFound(err):
+		return b.follow(record) // gone, or ends at this moment
+	case err != nil && record.Session.Alive():
+		return b.follow(record)
+	case err != nil:
+		return nil, err
+	case found.Config == nil || found.Config.Labels[labelInstance] != record.Instance:
+		return nil, &RefusedError{Reason: fmt.Sprintf("the container %s is not this run's and is not touched", found.Name)}
+	}
+	record.Container = found.ID
+	if record.Session == (process.Identity{}) && found.State.Pid > 0 {
+		// An intent: its launch died before it could write down more.
+		if record.Session, err = process.Observe(found.State.Pid); err != nil && !errors.Is(err, process.ErrGone) {
+			return nil, err
+		}
+	}
+	return b.follow(record)
+}
+
+// removeScratch takes away what a run's launch wrote.
+func removeScratch(record isolation.Record) error {
+	if record.Scratch == "" {
+		return nil
+	}
+	return os.RemoveAll(record.Scratch)
+}
