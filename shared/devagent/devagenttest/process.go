@@ -101,7 +101,7 @@ func agentMain(text string) error {
 		DataDir: d.Data, Bind: "127.0.0.1:0", PluginDir: d.Plugins,
 		Plugins: []drivers.Block{{Name: PluginName, Config: map[string]any{"dir": d.Driver}}},
 		Node:    node.Config{Datacenter: "dc1", Name: "test"},
-		Logmon:  []string{self, "logmon"},
+		Logmon:  logmonCommand(self),
 		Log:     hclog.New(&hclog.LoggerOptions{Output: os.Stderr, Level: hclog.Warn}),
 	})
 	if err != nil {
