@@ -6,7 +6,7 @@ cd "$(dirname "$0")/.."
 staticcheck=$1
 
 fail=0
-unformatted=$(gofmt -l acctest cmd driver provider scripts shared)
+unformatted=$(git ls-files -z "*.go" | xargs -0 gofmt -l)
 if [ -n "$unformatted" ]; then
 	printf 'gofmt: these files are not formatted:\n%s\n' "$unformatted" >&2
 	fail=1
