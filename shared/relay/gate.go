@@ -40,6 +40,9 @@ type gate struct {
 	repeated bool
 	// before is the size the desktop had when a human took it (rule L17).
 	before rfb.Size
+	// resized says that it was asked to take another since. What the server has told of
+	// its size may be older.
+	resized bool
 }
 
 func newGate(o Options) *gate {
@@ -99,6 +102,7 @@ func (g *gate) try(by *viewer, m rfb.Message, admit func() error) (sent bool, er
 		return false, errDropped
 	}
 	g.by = by
+	g.resized = g.resized || m.Type() == rfb.TypeSetDesktopSize
 	return g.send(m), nil
 }
 
@@ -283,17 +287,20 @@ func (g *gate) handover(from, to lease.Lease) {
 	g.hurry()
 	defer g.unhurry()
 	if g.conn == nil {
+		if !from.Held() || !to.Held() {
+			g.before, g.resized = rfb.Size{}, false
+		}
 		return
 	}
 	b := g.pressed.appendReleases(nil)
 	switch {
 	case !from.Held():
-		g.before = g.conn.size()
+		g.before, g.resized = g.conn.size(), false
 	case !to.Held():
-		if g.before != (rfb.Size{}) {
+		if g.resized {
 			b = g.conn.appendResize(b, g.before)
 		}
-		g.before = rfb.Size{}
+		g.before, g.resized = rfb.Size{}, false
 	}
 	if len(b) > 0 && !g.send(b) {
 		return

@@ -19,56 +19,80 @@ const pasteTimeout = 2 * time.Second
 // inbound reads what the viewer sends, message by message, however it is cut into
 // packets. What is not input goes to the viewer's own server, input to the gate.
 func (v *viewer) inbound(ctx context.Context) End {
-	in := &inflow{viewer: v, ctx: ctx}
-	messages := rfb.NewMessageReader(v.link)
+	in := &inflow{viewer: v, ctx: ctx, watching: v.grant.Mode != ticket.Control}
+	messages := frames{r: v.link}
 	for {
-		m, err := messages.Next()
-		if err != nil {
-			in.flush()
-			return v.endOfRead(err)
+		rest, bad, err := in.chew(messages.unread())
+		if err == nil {
+			err = in.flush()
 		}
-		if err := in.take(m); err != nil {
+		if err != nil {
 			return endOfUpstream(err)
 		}
-		if len(in.out) >= maxGathered || !messages.Pending() {
-			if err := in.flush(); err != nil {
-				return endOfUpstream(err)
-			}
+		messages.keep(rest)
+		if bad != nil {
+			return endOfBad(messages.locate(bad))
+		}
+		if err := messages.more(); err != nil {
+			return v.link.endOf(err)
 		}
 	}
 }
 
-func (v *viewer) endOfRead(err error) End {
-	var bad *rfb.ProtocolError
-	if errors.As(err, &bad) {
-		return End{Code: NotFrameable, Cause: err,
-			Reason: fmt.Sprintf("it sent a message this relay does not carry (type %d)", bad.Type)}
-	}
-	return v.link.endOf(err)
+func endOfBad(bad *rfb.ProtocolError) End {
+	return End{Code: NotFrameable, Cause: bad,
+		Reason: fmt.Sprintf("it sent a message this relay does not carry (type %d)", bad.Type)}
 }
 
 func endOfUpstream(err error) End {
 	return End{Code: Gone, Reason: "the screen does not take input", Cause: err}
 }
 
-// maxGathered bounds what is gathered for one write to the viewer's server.
-const maxGathered = 4 << 10
-
 // inflow is a viewer's direction to the screen.
 type inflow struct {
-	viewer *viewer
-	ctx    context.Context
-	pace   bucket
-	out    []byte           // for the viewer's own server
-	moved  bool             // the pointer, since the last flush
-	at     rfb.PointerEvent // where to
+	viewer   *viewer
+	ctx      context.Context
+	watching bool // the ticket gives no input
+	pace     bucket
+	out      []byte           // for the viewer's own server
+	moved    bool             // the pointer, since the last flush
+	at       rfb.PointerEvent // where to
 }
 
-// take handles one message. Its bytes are good until the next.
+// chew handles the whole messages in b and returns what is left. A message that
+// cannot be framed is bad; whatever came before it has been handled.
+func (in *inflow) chew(b []byte) (rest []byte, bad *rfb.ProtocolError, err error) {
+	passing := 0 // bytes of b that pass as they are, taken together
+	for {
+		n, bad := lengthOf(b[passing:])
+		if n == 0 || bad != nil {
+			in.out = append(in.out, b[:passing]...)
+			return b[passing:], bad, nil
+		}
+		if passes(b[passing]) {
+			passing += n
+			continue
+		}
+		in.out = append(in.out, b[:passing]...)
+		m := rfb.Message(b[passing : passing+n])
+		b, passing = b[passing+n:], 0
+		if in.watching && m.Input() {
+			continue
+		}
+		if err := in.take(m); err != nil {
+			return nil, nil, err
+		}
+	}
+}
+
+// passes reports the types that go to the viewer's own server unseen.
+func passes(kind byte) bool {
+	return kind == rfb.TypeFramebufferUpdateRequest || kind == rfb.TypeSetPixelFormat
+}
+
+// take handles one message of the others.
 func (in *inflow) take(m rfb.Message) error {
 	switch m.Type() {
-	case rfb.TypeSetPixelFormat, rfb.TypeFramebufferUpdateRequest:
-		in.out = append(in.out, m...)
 	case rfb.TypeSetEncodings:
 		in.encodings(m)
 	case rfb.TypeFence:
@@ -104,9 +128,6 @@ func (in *inflow) fence(m rfb.Message) {
 // input passes what acts on the screen while the viewer holds it, and swallows it
 // otherwise: a late key is no reason to throw anybody out.
 func (in *inflow) input(m rfb.Message) error {
-	if in.viewer.grant.Mode != ticket.Control {
-		return nil
-	}
 	if err := in.pace.take(in.ctx); err != nil {
 		return err
 	}

@@ -23,8 +23,10 @@ const (
 )
 
 // inputEncodings is what the input connection announces: to be told of the size, to
-// be allowed to set it (rule R5a), key codes, and fences.
-var inputEncodings = []rfb.Encoding{rfb.Raw, rfb.ExtendedDesktopSize, rfb.QEMUKey, rfb.Fence}
+// be allowed to set it (rule R5a), key codes, and fences. Without the state of the lock
+// keys Xvnc guesses it from every letter, and a capital typed without Shift leaves
+// Caps Lock on.
+var inputEncodings = []rfb.Encoding{rfb.Raw, rfb.ExtendedDesktopSize, rfb.QEMUKey, rfb.LEDState, rfb.Fence}
 
 // corner is the part of the picture the input connection asks for: a server tells a
 // new size only to those that wait for pixels.
@@ -132,7 +134,7 @@ func (c *inputConn) size() rfb.Size {
 func (c *inputConn) appendResize(b []byte, size rfb.Size) []byte {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if len(c.layout.Screens) == 0 || c.layout.Size == size {
+	if len(c.layout.Screens) == 0 {
 		return b
 	}
 	whole := image.Rect(0, 0, size.WidthPx, size.HeightPx)

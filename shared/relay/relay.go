@@ -245,13 +245,15 @@ func (r *Relay) attach(v *viewer) error {
 	if old != nil {
 		old.finish(End{Code: Replaced, Reason: "the same viewer came with a newer stream"})
 		r.gate.release(old)
+		// Before anything of the newer one: its end must be the last of this viewer.
+		r.detach(old, false)
 	}
 	return nil
 }
 
-// detach tells the lease that v's stream has ended.
+// detach tells the lease, once, that v's stream has ended.
 func (r *Relay) detach(v *viewer, deliberate bool) {
-	if v.grant.Mode != ticket.Control {
+	if v.grant.Mode != ticket.Control || v.detached.Swap(true) {
 		return
 	}
 	if _, err := r.lease.Detach(v.grant.Viewer, deliberate); err != nil {

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/botscreen/botscreen/shared/lease"
@@ -46,6 +47,8 @@ type viewer struct {
 	messages chan any // to be told
 
 	announced announced // what its server knows of; its reader's alone
+
+	detached atomic.Bool
 
 	once  sync.Once
 	ended chan struct{}
@@ -183,8 +186,8 @@ func (v *viewer) run() {
 	cancel()
 	v.upstream.Close()
 	v.relay.gate.release(v)
-	v.relay.remove(v)
 	v.relay.detach(v, v.end.Deliberate())
+	v.relay.remove(v) // after that a newer stream of this viewer cannot see it
 	v.link.close(v.end)
 	group.Wait()
 }

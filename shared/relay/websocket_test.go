@@ -805,3 +805,24 @@ func FuzzOperate(f *testing.F) {
 		}
 	})
 }
+
+// L9: a newer stream's deliberate end hands back, however close behind the older one
+// it comes.
+func TestL9AfterAReplacement(t *testing.T) {
+	d := newDoor(t)
+	for i := range 20 {
+		v := viewerID(i)
+		older := d.visit(t, v, ticket.Control)
+		d.take(t, v)
+		newer := d.visit(t, v, ticket.Control, leaseProtocol)
+		newer.told("hello")
+		newer.conn.Close(websocket.StatusNormalClosure, "")
+		ended(t, older, Replaced)
+		for l, changed := d.keeper.Lease(); l.Held(); l, changed = d.keeper.Lease() {
+			if !l.Away.IsZero() {
+				t.Fatalf("round %d: the viewer counts as away", i)
+			}
+			<-changed
+		}
+	}
+}
