@@ -80,7 +80,7 @@ func (l *link) refuse(c *net.UnixConn, reason string) {
 	expected := l.line == nil && !l.isOver() && time.Now().After(l.quiet)
 	l.mu.Unlock()
 	_ = c.Close() // counted before: who is refused may look at once
-	if first { // a flood must not fill the log
+	if first {    // a flood must not fill the log
 		l.log.Warn("refused a dial-home connection; further ones are only counted", "reason", reason)
 	}
 	if !expected {

@@ -5,12 +5,12 @@ package supervise
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/botscreen/botscreen/driver/session/dialhome"
 	"github.com/botscreen/botscreen/shared/control"
 	"github.com/botscreen/botscreen/shared/control/controlserver"
-	"github.com/botscreen/botscreen/shared/lease"
 )
 
 const (
@@ -21,14 +21,18 @@ const (
 
 // Status says everything there is to say now; it changes and wakes nothing.
 func (s *supervisor) Status(context.Context, controlserver.Caller) (control.Status, error) {
+	held, _ := s.keeper.Lease()
+	warnings := slices.Clone(s.config.Warnings)
+	if trouble := s.keeper.Trouble(); trouble != nil {
+		warnings = append(warnings, "The lease could not be written ("+trouble.Error()+"). It holds until this supervisor ends; after that the one on disk does.")
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	status := control.Status{
 		WireVersion: control.Version,
 		State:       s.state, Since: s.since, Reason: s.reason,
 		Profile: s.config.Profile, Isolation: s.config.Isolation, Geometry: s.config.Geometry,
-		ImageDigest: s.config.ImageDigest, Fence: s.fence, Warnings: s.config.Warnings,
-		Lease: lease.Public{Holder: lease.Agent},
+		ImageDigest: s.config.ImageDigest, Fence: s.fence, Warnings: warnings, Lease: held.Public(),
 	}
 	if s.record.Ready && s.record.Exit == nil {
 		status.Display = fmt.Sprintf(":%d", s.record.Display)
@@ -63,6 +67,9 @@ func (s *supervisor) Stop(ctx context.Context, _ controlserver.Caller, req contr
 	}
 	if req.Signal < 0 || req.Signal > maxSignal {
 		return noSuchSignal(req.Signal)
+	}
+	if err := s.mayStop(req.Force); err != nil {
+		return err
 	}
 	if s.beginStop() {
 		go s.stopSession(req.Signal, grace) // goes on when the caller leaves

@@ -26,6 +26,11 @@ type Config struct {
 	Geometry    screen.Geometry   `json:"geometry"`
 	Exec        screen.ExecPolicy `json:"exec"`
 	Warnings    []string          `json:"warnings,omitempty"`
+	// Known says that the plugin has driver state of a lease of this profile, and
+	// LeaseFloor is the highest epoch it has heard: a lease that is missing, or older,
+	// is then not the agent's (X26).
+	Known      bool   `json:"known,omitempty"`
+	LeaseFloor uint64 `json:"lease_floor,omitempty"`
 	// SharedPIDs says that the session sees the node's pids, so what it reports of
 	// Xvnc's identity can be compared with the kernel's word.
 	SharedPIDs bool `json:"shared_pids"`

@@ -7,7 +7,6 @@ import (
 
 	"github.com/botscreen/botscreen/driver/session/dialhome"
 	"github.com/botscreen/botscreen/shared/control"
-	"github.com/botscreen/botscreen/shared/lease"
 	"github.com/botscreen/botscreen/shared/screen"
 )
 
@@ -83,8 +82,9 @@ func (s *supervisor) onFence(f control.Fence) {
 
 // event needs s.mu.
 func (s *supervisor) event(name control.EventName) control.Event {
+	held, _ := s.keeper.Lease()
 	return control.Event{
 		Name: name, State: s.state, Profile: s.config.Profile, Isolation: s.config.Isolation,
-		ImageDigest: s.config.ImageDigest, Holder: lease.Agent, Fence: s.fence.Mode, Reason: s.reason,
+		ImageDigest: s.config.ImageDigest, Holder: held.Holder, Epoch: held.Epoch, Fence: s.fence.Mode, Reason: s.reason,
 	}
 }

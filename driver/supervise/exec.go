@@ -17,6 +17,7 @@ import (
 	"github.com/botscreen/botscreen/driver/session/dialhome"
 	"github.com/botscreen/botscreen/shared/control"
 	"github.com/botscreen/botscreen/shared/control/controlserver"
+	"github.com/botscreen/botscreen/shared/lease"
 	"github.com/botscreen/botscreen/shared/screen"
 )
 
@@ -44,17 +45,30 @@ type command struct {
 	patience time.Duration // how long a session may take to report a kill
 	killOnce sync.Once
 	lost     chan struct{} // closed when its end is not waited for any more
+	cutOnce  sync.Once
+	cut      chan struct{} // closed when a takeover has ended it
+	forget   func()        // drops it from those that a takeover ends
 }
 
-// Exec starts a command inside the session.
+// Exec starts a command inside the session. While a person has control, and when one
+// takes it, there is none without force (X19, X20).
 func (s *supervisor) Exec(ctx context.Context, _ controlserver.Caller, req control.ExecRequest) (controlserver.Process, error) {
 	request, err := execOf(req)
 	if err != nil {
 		return nil, err
 	}
+	var seen lease.Epoch
+	if !req.Force {
+		if seen, err = s.beginFenced(); err != nil {
+			return nil, err
+		}
+	}
 	bounded, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
-	c := &command{link: s.link, exited: make(chan dialhome.Exited, 1), patience: s.patience, lost: make(chan struct{})}
+	c := &command{
+		link: s.link, exited: make(chan dialhome.Exited, 1), patience: s.patience, lost: make(chan struct{}),
+		cut: make(chan struct{}), forget: func() {},
+	}
 	if req.TTY {
 		err = s.startOnTerminal(bounded, c, request)
 	} else {
@@ -62,6 +76,11 @@ func (s *supervisor) Exec(ctx context.Context, _ controlserver.Caller, req contr
 	}
 	if err != nil {
 		return nil, refusalOf("run the command", err)
+	}
+	if !req.Force {
+		if err := s.fenceCommand(c, seen); err != nil {
+			return nil, err
+		}
 	}
 	return c, nil
 }
@@ -197,12 +216,18 @@ func (c *command) Resize(size control.TerminalSize) error {
 // Wait returns what the session reports. A command ends with the session's connection,
 // and one that was killed counts as ended even where the session does not say so.
 func (c *command) Wait() control.ExecResult {
+	defer c.forget()
 	killed := dialhome.Exited{Code: 128 + sigKill, Signal: sigKill}
 	select {
 	case e := <-c.exited:
 		return resultOf(e)
 	case <-c.line.gone:
 	case <-c.lost:
+	case <-c.cut:
+		result := resultOf(killed)
+		over := control.TakenOver("the command")
+		result.Kind, result.Error = over.Kind, over.Error()
+		return result
 	}
 	select { // what came last still counts
 	case e := <-c.exited:

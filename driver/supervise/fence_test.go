@@ -3,6 +3,7 @@
 package supervise
 
 import (
+	"os"
 	"testing"
 
 	"github.com/hashicorp/go-hclog"
@@ -14,7 +15,11 @@ import (
 // X2: what the self-test found is told once, and only for a screen that was called ready
 // before it was known; a ready event carries what is known already.
 func TestX2FenceIsTold(t *testing.T) {
-	s := &supervisor{log: hclog.NewNullLogger(), journal: newJournal(0), notes: newBucket(notesPerSecond, noteBurst), state: screen.Starting}
+	dir, err := os.OpenRoot(t.TempDir())
+	must(t, err)
+	defer dir.Close()
+	s, err := newSupervisor(Config{}, dir, hclog.NewNullLogger())
+	must(t, err)
 	s.onFence(control.Fence{Mode: control.Advisory, Reason: "early"})
 	if events, _ := s.journal.after(0); len(events) != 0 {
 		t.Fatalf("events before ready: %v", events)

@@ -53,7 +53,10 @@ func run(dir *os.Root, log hclog.Logger) error {
 	if err != nil {
 		return err
 	}
-	s := newSupervisor(config, dir, log.With("profile", string(config.Profile)))
+	s, err := newSupervisor(config, dir, log.With("profile", string(config.Profile)))
+	if err != nil {
+		return err
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGTERM)
 	defer stop()
 	signal.Ignore(unix.SIGPIPE, unix.SIGINT, unix.SIGHUP)
@@ -100,6 +103,7 @@ func (s *supervisor) serve(ctx context.Context, operator, dial *net.UnixListener
 	var all sync.WaitGroup
 	all.Go(func() { failed <- api.Serve(operator, screen.RoleOperator) })
 	all.Go(func() { failed <- s.link.serve(dial) })
+	all.Go(func() { _ = s.keeper.Run(ctx) }) // ends with ctx alone
 	all.Go(func() {
 		if err := s.run(ctx); err != nil {
 			failed <- err

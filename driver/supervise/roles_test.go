@@ -4,6 +4,8 @@ package supervise
 
 import (
 	"bufio"
+	"bytes"
+	"encoding/binary"
 	"fmt"
 	"io"
 	"net"
@@ -162,6 +164,10 @@ func beServer() error {
 		if err != nil {
 			return err
 		}
+		if os.Getenv("PICTURE") != "" {
+			go showPicture(c)
+			continue
+		}
 		if os.Getenv("PASSCRED") != "" {
 			go reportSender(c)
 			continue
@@ -173,6 +179,45 @@ func beServer() error {
 			}
 			_, _ = io.Copy(c, c)
 		}()
+	}
+}
+
+// showPicture speaks as much of RFB 3.8 as a screenshot needs: a white screen.
+func showPicture(c *net.UnixConn) {
+	defer c.Close()
+	in := bufio.NewReader(c)
+	send := func(parts ...any) {
+		for _, part := range parts {
+			_ = binary.Write(c, binary.BigEndian, part)
+		}
+	}
+	const width, height = 8, 6
+	send([]byte("RFB 003.008\n"))
+	_, _ = in.Discard(12)
+	send([]byte{1, 1}) // one security type: none
+	_, _ = in.Discard(1)
+	send(uint32(0))
+	_, _ = in.Discard(1)
+	format := []byte{32, 24, 0, 1, 0, 255, 0, 255, 0, 255, 16, 8, 0, 0, 0, 0}
+	send([]uint16{width, height}, format, uint32(1), []byte("x"))
+	for {
+		kind, err := in.ReadByte()
+		switch {
+		case err != nil:
+			return
+		case kind == 0: // SetPixelFormat
+			_, _ = in.Discard(19)
+		case kind == 2: // SetEncodings
+			var head struct {
+				_     byte
+				Count uint16
+			}
+			_ = binary.Read(in, binary.BigEndian, &head)
+			_, _ = in.Discard(4 * int(head.Count))
+		case kind == 3: // FramebufferUpdateRequest: one raw rectangle
+			_, _ = in.Discard(9)
+			send([]byte{0, 0}, []uint16{1, 0, 0, width, height}, int32(0), bytes.Repeat([]byte{255}, width*height*4))
+		}
 	}
 }
 

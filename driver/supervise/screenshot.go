@@ -22,11 +22,26 @@ const (
 	jpegQuality    = 80
 )
 
-// Screenshot takes a picture over a connection of its own, which sends no input.
+// Screenshot takes a picture over a connection of its own, which sends no input. It is
+// refused while a person has control, before and after: a picture that a take and a
+// return fell into is thrown away (rule L6).
 func (s *supervisor) Screenshot(ctx context.Context, _ controlserver.Caller, req control.ScreenshotRequest) (control.Screenshot, error) {
 	if err := s.mustBeReady("take a screenshot"); err != nil {
 		return control.Screenshot{}, err
 	}
+	seen, err := s.beginFenced()
+	if err != nil {
+		return control.Screenshot{}, err
+	}
+	shot, err := s.shoot(ctx, req)
+	if refusal := s.admit(seen); refusal != nil {
+		return control.Screenshot{}, refusal
+	}
+	shot.Epoch = seen
+	return shot, err
+}
+
+func (s *supervisor) shoot(ctx context.Context, req control.ScreenshotRequest) (control.Screenshot, error) {
 	ctx, cancel := context.WithTimeout(ctx, pictureTimeout)
 	defer cancel()
 	img, err := s.picture(ctx, req)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/botscreen/botscreen/driver/process"
 	"github.com/botscreen/botscreen/shared/control"
+	"github.com/botscreen/botscreen/shared/lease"
 )
 
 const recordName = "screen.json"
@@ -25,6 +26,9 @@ type record struct {
 	// Events is where the numbers of the last supervisor's events started.
 	Events uint64        `json:"events"`
 	Exit   *control.Exit `json:"exit,omitempty"`
+	// Epoch is the newest of the lease. Unlike the rest it is the profile's and counts
+	// for its next run too (X26).
+	Epoch lease.Epoch `json:"epoch,omitempty"`
 }
 
 const (
@@ -32,30 +36,30 @@ const (
 	maxRecord     = 64 << 10
 )
 
-// loadRecord returns the record of this run. One of another run, or none, is the zero
-// record: it says nothing about this one.
-func loadRecord(dir *os.Root, instance string) (record, error) {
+// loadRecord returns the record of this run, and whether there is any. One of another
+// run says nothing about this one but its epoch.
+func loadRecord(dir *os.Root, instance string) (r record, exists bool, err error) {
 	empty := record{V: recordVersion, Instance: instance}
 	f, err := dir.Open(recordName)
 	if os.IsNotExist(err) {
-		return empty, nil
+		return empty, false, nil
 	}
 	if err != nil {
-		return empty, fmt.Errorf("load screen record: %w", err)
+		return empty, true, fmt.Errorf("load screen record: %w", err)
 	}
 	defer f.Close()
 	text, err := io.ReadAll(io.LimitReader(f, maxRecord))
 	if err != nil {
-		return empty, fmt.Errorf("load screen record: %w", err)
+		return empty, true, fmt.Errorf("load screen record: %w", err)
 	}
-	var r record
 	if err := json.Unmarshal(text, &r); err != nil {
-		return empty, fmt.Errorf("load screen record: %w", err)
+		return empty, true, fmt.Errorf("load screen record: %w", err)
 	}
 	if r.V != recordVersion || r.Instance != instance {
-		return empty, nil
+		empty.Epoch = r.Epoch
+		return empty, true, nil
 	}
-	return r, nil
+	return r, true, nil
 }
 
 // save replaces the record whole: a reader sees the old one or the new one.

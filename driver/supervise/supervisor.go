@@ -20,6 +20,7 @@ import (
 	"github.com/botscreen/botscreen/driver/process"
 	"github.com/botscreen/botscreen/driver/session/dialhome"
 	"github.com/botscreen/botscreen/shared/control"
+	"github.com/botscreen/botscreen/shared/lease"
 	"github.com/botscreen/botscreen/shared/screen"
 )
 
@@ -41,11 +42,14 @@ type supervisor struct {
 	dir      *os.Root
 	link     *link
 	journal  *journal
+	keeper   *lease.Keeper
 	passed   slots
 	notes    *bucket
 	patience time.Duration         // for a session to report a command that was killed
 	adopted  chan dialhome.Desktop // has room for one: what an adopted session shows
 	ended    chan struct{}         // closed once the exit is final
+
+	saving sync.Mutex // held across a save: the newest record lands last
 
 	mu       sync.Mutex // guards all below
 	state    screen.State
@@ -54,13 +58,14 @@ type supervisor struct {
 	fence    control.Fence
 	record   record
 	stopping bool
-	asking   bool            // a stop is being asked for
-	died     string          // what the session said before it ended
-	failure  *dialhome.Error // why there is no desktop
+	asking   bool                  // a stop is being asked for
+	died     string                // what the session said before it ended
+	failure  *dialhome.Error       // why there is no desktop
+	commands map[*command]struct{} // those that a takeover ends
 }
 
-func newSupervisor(config Config, dir *os.Root, log hclog.Logger) *supervisor {
-	r, err := loadRecord(dir, config.Instance)
+func newSupervisor(config Config, dir *os.Root, log hclog.Logger) (*supervisor, error) {
+	r, exists, err := loadRecord(dir, config.Instance)
 	if err != nil {
 		log.Warn("the screen's record is unreadable; going on without it", "error", err)
 	}
@@ -70,10 +75,14 @@ func newSupervisor(config Config, dir *os.Root, log hclog.Logger) *supervisor {
 		journal: newJournal(r.Events), passed: newSlots(), notes: newBucket(notesPerSecond, noteBurst), patience: killTimeout,
 		adopted: make(chan dialhome.Desktop, 1), ended: make(chan struct{}),
 		state: screen.Starting, since: time.Now().UTC(), record: r,
-		fence: control.Fence{Mode: control.Advisory, Reason: "the self-test has not run yet"},
+		fence:    control.Fence{Mode: control.Advisory, Reason: "the self-test has not run yet"},
+		commands: map[*command]struct{}{},
 	}
 	s.link = newLink(config.Session, log, s.onEvent)
-	return s
+	if err := s.openLease(exists); err != nil {
+		return nil, err
+	}
+	return s, nil
 }
 
 // run follows the session to its end, or to that of ctx.
@@ -81,7 +90,7 @@ func (s *supervisor) run(ctx context.Context) error {
 	s.save()
 	session, err := process.Open(s.config.Session)
 	if errors.Is(err, process.ErrGone) {
-		s.link.finish(0)
+		s.link.finish(lastWordsLimit) // it may have dialled and died meanwhile
 		s.end()
 		return nil
 	}
@@ -214,6 +223,8 @@ func (s *supervisor) identify(ctx context.Context, d dialhome.Desktop) (process.
 
 // save keeps the record for the next supervisor.
 func (s *supervisor) save() {
+	s.saving.Lock()
+	defer s.saving.Unlock()
 	s.mu.Lock()
 	r := s.record
 	s.mu.Unlock()

@@ -46,6 +46,10 @@ type Manager struct {
 	ledger   *memory.Ledger
 	gate     *memory.Gate
 
+	// profileTurn is held across the change of a profile's record, which a start and a
+	// task's events make.
+	profileTurn sync.Mutex
+
 	mu    sync.Mutex // guards all below
 	tasks map[ID]*Task
 	busy  map[string]ID // screens by hash: the task that has or starts it

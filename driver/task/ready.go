@@ -38,6 +38,7 @@ func (s *start) awaitReady(ctx context.Context) error {
 			return s.explainLoss(ctx, err)
 		}
 		s.lastSeq = event.Seq
+		s.m.noteEpoch(s.request.screenID(), uint64(event.Epoch))
 		switch event.State {
 		case screen.Ready:
 			s.m.publish(&s.record, s.readyMessage(), event)

@@ -57,6 +57,9 @@ type profileRecord struct {
 	Slot        uint32         `json:"slot"` // its pair of uids is FirstUID + 2*Slot and the next
 	LastDisplay int            `json:"last_display"`
 	OwnerUID    uint32         `json:"owner_uid"` // of the data directory; 0 before the first start
+	// Epoch is the highest of the lease that a supervisor has told of, 0 before: a lease
+	// that is missing or older has been lost (X26).
+	Epoch uint64 `json:"epoch,omitempty"`
 }
 
 // recordDir holds records of one kind as JSON files in a directory that only root can

@@ -233,7 +233,7 @@ func (s *start) makeDirs() error {
 		return err
 	}
 	s.profile.OwnerUID = account.UID
-	return s.m.profiles.save(s.request.screenID().Hash(), s.profile)
+	return s.m.saveProfile(s.profile)
 }
 
 // launchUntilReady goes on with another number while somebody else's server turns out
@@ -262,7 +262,7 @@ func (s *start) launchUntilReady(ctx context.Context) error {
 // forgetDisplay keeps the next start from wedging on the same number (D4).
 func (s *start) forgetDisplay() {
 	s.profile.LastDisplay = 0
-	if err := s.m.profiles.save(s.request.screenID().Hash(), s.profile); err != nil {
+	if err := s.m.saveProfile(s.profile); err != nil {
 		s.m.log.Warn("cannot save the profile's record", "profile", s.record.Profile, "error", err)
 	}
 }
@@ -297,7 +297,7 @@ func (s *start) launch(ctx context.Context, taken []display.Number) error {
 	}
 	s.record.Ready = true
 	s.profile.LastDisplay = s.record.Display
-	return errors.Join(s.m.runs.save(hash, s.record), s.m.profiles.save(hash, s.profile))
+	return errors.Join(s.m.runs.save(hash, s.record), s.m.saveProfile(s.profile))
 }
 
 func (s *start) launchSession(ctx context.Context) error {

@@ -32,6 +32,8 @@ type supervisorConfig struct {
 	Geometry    screen.Geometry   `json:"geometry"`
 	Exec        screen.ExecPolicy `json:"exec"`
 	Warnings    []string          `json:"warnings,omitempty"`
+	Known       bool              `json:"known,omitempty"`
+	LeaseFloor  uint64            `json:"lease_floor,omitempty"`
 	SharedPIDs  bool              `json:"shared_pids"`
 	Plan        *dialhome.Plan    `json:"plan,omitempty"`
 }
@@ -99,10 +101,14 @@ func startUnprivileged(cmd *exec.Cmd) error {
 // supervisorFiles are the descriptors a supervisor inherits, in their order. What is
 // returned with an error is to be closed too.
 func (m *Manager) supervisorFiles(r *runRecord, p places, plan *dialhome.Plan) ([]*os.File, error) {
+	floor, err := m.leaseFloor(r.id())
+	if err != nil {
+		return nil, err
+	}
 	config, err := memfd("supervisor", supervisorConfig{
 		Namespace: r.Namespace, Profile: r.Profile, Isolation: r.Isolation, Instance: r.Instance,
 		Session: r.Sandbox.Session, Geometry: r.Geometry, Exec: r.Exec, Warnings: r.Warnings,
-		SharedPIDs: r.Isolation == screen.Host, Plan: plan,
+		SharedPIDs: r.Isolation == screen.Host, Plan: plan, Known: floor > 0, LeaseFloor: floor,
 	})
 	if err != nil {
 		return nil, err

@@ -37,6 +37,7 @@ type Task struct {
 	sup    *supervisor
 	forced bool // SIGKILL was our own
 	exit   Exit
+	lease  control.Event // its holder and epoch are those last heard of
 }
 
 // follow puts a launched run under management.
@@ -119,11 +120,13 @@ func (t *Task) View() View {
 // followEvents turns the supervisor's events into task events, across supervisors.
 func (t *Task) followEvents(ctx context.Context, seen uint64) {
 	for ctx.Err() == nil {
+		t.noteLease(ctx) // what was said while nobody listened
 		for event, err := range t.client.Events(ctx, seen) {
 			if err != nil {
 				break
 			}
 			seen = event.Seq
+			t.hear(event)
 			t.announce(event)
 		}
 		select { // a supervisor that has just died is being replaced
@@ -131,6 +134,21 @@ func (t *Task) followEvents(ctx context.Context, seen uint64) {
 		case <-time.After(200 * time.Millisecond):
 		}
 	}
+}
+
+func (t *Task) noteLease(ctx context.Context) {
+	if held, err := t.client.Lease(ctx); err == nil {
+		t.hear(control.Event{Holder: held.Holder, Epoch: held.Epoch})
+	}
+}
+
+// hear keeps who holds the screen, for its last event and for the profile's next run.
+func (t *Task) hear(e control.Event) {
+	t.mu.Lock()
+	t.lease = control.Event{Holder: e.Holder, Epoch: e.Epoch}
+	id := t.record.id()
+	t.mu.Unlock()
+	t.m.noteEpoch(id, uint64(e.Epoch))
 }
 
 // announce says what is news to an operator. How a screen ended is said once, by finish.
@@ -143,12 +161,15 @@ func (t *Task) announce(e control.Event) {
 	case control.EventReady:
 		message = "Desktop adopted by a new supervisor"
 	case control.EventFence:
-		message = "Fence " + string(e.Fence)
-		if reason := e.Reason.String(); reason != "" {
-			message += ": " + reason
-		}
+		message = "Fence " + string(e.Fence) + because(e)
 	case control.EventRestarted:
 		message = "Restarted a program of the desktop: " + e.Reason.String()
+	case control.EventTaken:
+		message = "A person took control" + because(e)
+	case control.EventHandedBack:
+		message = "Control was handed back to the agent"
+	case control.EventHumanAway:
+		message = "The person in control left without handing back"
 	default:
 		return
 	}
@@ -156,6 +177,13 @@ func (t *Task) announce(e control.Event) {
 	r := t.record
 	t.mu.Unlock()
 	t.m.publish(&r, message, e)
+}
+
+func because(e control.Event) string {
+	if e.Reason.String() == "" {
+		return ""
+	}
+	return ": " + e.Reason.String()
 }
 
 // supervise replaces supervisors that die until the session has ended.
@@ -247,15 +275,22 @@ func (t *Task) finish() {
 }
 
 func (t *Task) announceEnd(r *runRecord, exit Exit) {
+	publish := func(state screen.State, message, reason string) {
+		e := stateOnly(state, control.EventState, reason)
+		t.mu.Lock()
+		e.Holder, e.Epoch = t.lease.Holder, t.lease.Epoch // the lease outlives the screen (L11)
+		t.mu.Unlock()
+		t.m.publish(r, message, e)
+	}
 	if exit.Code == 0 {
-		t.m.publish(r, "Desktop stopped", stateOnly(screen.Stopped, control.EventState, ""))
+		publish(screen.Stopped, "Desktop stopped", "")
 		return
 	}
 	message := exit.Err
 	if message == "" {
 		message = fmt.Sprintf("the screen was killed by signal %d", exit.Signal)
 	}
-	t.m.publish(r, "Screen ended: "+message, stateOnly(screen.Failed, control.EventState, message))
+	publish(screen.Failed, "Screen ended: "+message, message)
 }
 
 func endSupervisor(sup *supervisor) error {

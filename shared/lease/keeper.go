@@ -78,10 +78,12 @@ type Keeper struct {
 	changed   chan struct{} // closed and replaced whenever something above changes
 }
 
-// OpenKeeper loads the lease. Run makes time count.
+// OpenKeeper loads the lease. Where the disk takes no write it keeps what it read, and
+// Trouble says why: a screen needs its supervisor all the same. Run makes time count.
 func OpenKeeper(store *Store, options Options) (*Keeper, error) {
 	l, err := store.Load(time.Now())
-	if err != nil {
+	var disk *StoreError
+	if err != nil && !errors.As(err, &disk) {
 		return nil, err
 	}
 	if options.Handover == nil {
@@ -90,7 +92,7 @@ func OpenKeeper(store *Store, options Options) (*Keeper, error) {
 	if options.Notify == nil {
 		options.Notify = func(Notice) {}
 	}
-	return &Keeper{store: store, options: options, lease: l, streams: map[ViewerID]int{}, changed: make(chan struct{})}, nil
+	return &Keeper{store: store, options: options, lease: l, trouble: err, streams: map[ViewerID]int{}, changed: make(chan struct{})}, nil
 }
 
 // Lease returns the lease that holds and a channel that closes at the next change.

@@ -87,3 +87,24 @@ func TestX26LostUnderAKeeper(t *testing.T) {
 		t.Errorf("told %v", got)
 	}
 }
+
+// A supervisor comes up on a disk that takes no write, with the lease that lies there.
+func TestOpenOnABrokenDisk(t *testing.T) {
+	path := t.TempDir()
+	k, err := OpenKeeper(NewStore(openDir(t, path), Origin{Fresh: true}), Options{Policy: DefaultPolicy()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	held := mustTake(t, k, "a")
+	lockPath := filepath.Join(path, lockFile)
+	if err := errors.Join(os.Remove(lockPath), os.Mkdir(lockPath, 0o700)); err != nil {
+		t.Fatal(err)
+	}
+	k, err = OpenKeeper(NewStore(openDir(t, path), Origin{Floor: held.Epoch}), Options{Policy: DefaultPolicy()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if l := k.now(); !l.Held() || l.Epoch < held.Epoch || k.Trouble() == nil {
+		t.Errorf("%+v, trouble %v", l, k.Trouble())
+	}
+}
