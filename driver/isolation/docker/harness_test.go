@@ -208,15 +208,30 @@ func containersOf(t *testing.T, b *Boundary, instance string) []string {
 	return names
 }
 
-func TestConformance(t *testing.T) {
-	b := boundary(t)
+func containerOf(t *testing.T, b *Boundary, instance string) string {
+	t.Helper()
+	names := containersOf(t, b, instance)
+	if len(names) != 1 {
+		t.Fatalf("containers %v, want one", names)
+	}
+	return strings.TrimPrefix(names[0], "container /")
+}
+
+// desktopImage has what a screen needs. Without it the test is skipped.
+func desktopImage(t *testing.T) string {
+	t.Helper()
 	reference := os.Getenv(imageVariable)
 	if reference == "" {
 		reference = testImage
 	}
-	if _, err := b.Inspect(t.Context(), reference); err != nil {
+	if _, err := boundary(t).Inspect(t.Context(), reference); err != nil {
 		t.Skipf("needs the image %s: scripts/image/build.sh desktop %s (%v)", reference, reference, err)
 	}
+	return reference
+}
+
+func TestConformance(t *testing.T) {
+	b, reference := boundary(t), desktopImage(t)
 	isolationtest.Run(t, isolationtest.Suite{
 		Image: reference,
 		Inside: map[string]string{
