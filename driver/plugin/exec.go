@@ -25,6 +25,9 @@ const (
 	// guiCommand in front of a command gives it the desktop's own display rights; without
 	// it a command cannot show most windows, nor watch those of others (X3).
 	guiCommand = "botscreen:gui"
+	// forceCommand in front of a command starts it though a person controls the screen, and
+	// lets it go on when one takes it (X19, X20).
+	forceCommand = "botscreen:force"
 	// notFound is what a shell exits with for a command that does not exist.
 	notFound = 127
 )
@@ -42,9 +45,12 @@ func (d *Driver) ExecTask(ctx context.Context, id nomadplugin.TaskID, command []
 	if err != nil {
 		return nil, err
 	}
-	request, err := execRequest(t, command, false)
+	request, err := execRequest(t.View().Exec, command, false)
 	if err != nil {
 		return nil, err
+	}
+	if request.Force { // a check or a script runs whoever holds: nobody decides at that moment
+		return nil, fmt.Errorf("exec: %s is for `nomad alloc exec`, not for checks and scripts", forceCommand)
 	}
 	if timeout > 0 {
 		var cancel context.CancelFunc
@@ -67,10 +73,10 @@ func (d *Driver) ExecTaskStreaming(ctx context.Context, id nomadplugin.TaskID, r
 	if err != nil {
 		return nil, err
 	}
-	if strings.HasPrefix(req.Command[0], reservedPrefix) && req.Command[0] != guiCommand {
+	if strings.HasPrefix(req.Command[0], reservedPrefix) && !prefixes[req.Command[0]] {
 		return tunnel(ctx, t, req)
 	}
-	request, err := execRequest(t, req.Command, req.TTY)
+	request, err := execRequest(t.View().Exec, req.Command, req.TTY)
 	if err != nil {
 		return nil, err
 	}
@@ -89,19 +95,28 @@ func (d *Driver) ExecTaskStreaming(ctx context.Context, id nomadplugin.TaskID, r
 	return execOutcome(result, err, req.Stderr)
 }
 
+// prefixes stand in front of a command and are none themselves.
+var prefixes = map[string]bool{guiCommand: true, forceCommand: true}
+
 // execRequest is what the session runs for a command as it came from Nomad.
-func execRequest(t *task.Task, command []string, tty bool) (control.ExecRequest, error) {
+func execRequest(allowed screen.ExecPolicy, command []string, tty bool) (control.ExecRequest, error) {
 	request := control.ExecRequest{Argv: command, TTY: tty}
-	if command[0] == guiCommand {
-		request.GUI, request.Argv = true, command[1:]
+	last := ""
+	for len(request.Argv) > 0 && prefixes[request.Argv[0]] {
+		last = request.Argv[0]
+		request.GUI = request.GUI || last == guiCommand
+		request.Force = request.Force || last == forceCommand
+		request.Argv = request.Argv[1:]
 	}
 	switch {
-	case !t.View().Exec.Shell:
+	case !allowed.Shell:
 		return request, errors.New("exec: this screen allows no commands (exec { shell = false } in its job or in the plugin's config)")
 	case len(request.Argv) == 0:
-		return request, fmt.Errorf("exec: %s needs a command behind it", guiCommand)
+		return request, fmt.Errorf("exec: %s needs a command behind it", last)
 	case strings.HasPrefix(request.Argv[0], reservedPrefix):
 		return request, fmt.Errorf("exec: %q is a stream; use `nomad alloc exec` or the botscreen command", request.Argv[0])
+	case request.Force && allowed.Role != screen.RoleOperator:
+		return request, fmt.Errorf("exec: %s needs exec { role = \"operator\" }; this screen allows %q", forceCommand, allowed.Role)
 	}
 	return request, nil
 }
