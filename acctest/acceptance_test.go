@@ -56,6 +56,7 @@ var everywhere = []acceptance{
 	{"plugin killed", pluginKilled},
 	{"supervisor killed", supervisorKilled},
 	{"session killed", sessionKilled},
+	{"the lease outlives supervisor and screen", leaseOutlives},
 	{"twenty starts at once", twentyAtOnce},
 	{"placement explained", placementExplained},
 	{"bad job files", badJobFiles},

@@ -18,7 +18,10 @@ import (
 	"github.com/botscreen/botscreen/shared/nomadjob"
 )
 
-type execFlags struct{ stdin, tty, noTTY bool }
+type execFlags struct{ stdin, tty, noTTY, force bool }
+
+// forceCommand in front of a command is the driver's word for force.
+const forceCommand = "botscreen:force"
 
 func (c *cli) execCommand() *cobra.Command {
 	var f execFlags
@@ -27,6 +30,9 @@ func (c *cli) execCommand() *cobra.Command {
 		Short: "Run a command inside a screen's session",
 		Long: `Run a command inside a screen's session, as its user. With a terminal on standard input the command gets one
 too. The exit code is the command's.
+
+While a person has control of the screen it is refused, and when one takes it the command is ended;
+-force goes over both.
 
 What it prints is shown as it comes when the command has a terminal: it is the screen's program that
 writes to yours.`,
@@ -40,12 +46,16 @@ writes to yours.`,
 			if len(command) == 0 {
 				return &usageError{fmt.Errorf("no command to run. See `%s --help`", cmd.CommandPath())}
 			}
+			if f.force {
+				command = append([]string{forceCommand}, command...)
+			}
 			return c.exec(cmd.Context(), args[0], command, f)
 		},
 	}
 	cmd.Flags().BoolVarP(&f.stdin, "interactive", "i", true, "pass standard input on")
 	cmd.Flags().BoolVarP(&f.tty, "tty", "t", false, "give the command a terminal (default: when standard input is one)")
 	cmd.Flags().BoolVarP(&f.noTTY, "no-tty", "T", false, "give it none")
+	cmd.Flags().BoolVar(&f.force, "force", false, "run it though a person has control")
 	// What follows SCREEN is the command's.
 	cmd.Flags().SetInterspersed(false)
 	return cmd

@@ -39,18 +39,10 @@ func (c *cli) screenshot(ctx context.Context, name, out string, scale float64) e
 	if out == "-" && terminal(c.out) {
 		return failf(exitUsage, "A picture is not written to a terminal. Name a file with -o.")
 	}
-	client, err := c.nomad()
+	s, conn, err := c.reach(ctx, name)
 	if err != nil {
 		return err
 	}
-	s, err := c.find(ctx, client, name)
-	if err != nil {
-		return err
-	}
-	if !s.Live() {
-		return failf(exitFailed, "Screen %s does not run (%s).", line(s.Path()), word(s))
-	}
-	conn := control.NewClient(nomadjob.Dial(client, s, control.Hello{}))
 	defer conn.Close()
 	req := control.ScreenshotRequest{Scale: scale, Format: control.PNG}
 	if ext := strings.ToLower(filepath.Ext(out)); ext == ".jpg" || ext == ".jpeg" {
@@ -72,6 +64,22 @@ func (c *cli) screenshot(ctx context.Context, name, out string, scale float64) e
 	}
 	_, err = fmt.Fprintf(c.out, "Wrote %s (%d bytes).\n", line(out), len(picture.Data))
 	return err
+}
+
+// reach finds a screen that runs and gives a client of its supervisor.
+func (c *cli) reach(ctx context.Context, name string) (nomadjob.Screen, *control.Client, error) {
+	client, err := c.nomad()
+	if err != nil {
+		return nomadjob.Screen{}, nil, err
+	}
+	s, err := c.find(ctx, client, name)
+	if err != nil {
+		return s, nil, err
+	}
+	if !s.Live() {
+		return s, nil, failf(exitFailed, "Screen %s does not run (%s).", line(s.Path()), word(s))
+	}
+	return s, control.NewClient(nomadjob.Dial(client, s, control.Hello{})), nil
 }
 
 // screenError says what a supervisor refused, or that it cannot be reached.

@@ -166,6 +166,9 @@ func (c *cli) statusOne(ctx context.Context, client *api.Client, name string) er
 		return err
 	}
 	now, unreachable := c.askSupervisor(ctx, client, s)
+	if now != nil && now.Lease.Holder != "" { // newer than any event
+		s.Holder, s.Epoch = string(now.Lease.Holder), uint64(now.Lease.Epoch)
+	}
 	if c.json {
 		out := map[string]any{"screen": s, "supervisor": now}
 		if unreachable != nil {

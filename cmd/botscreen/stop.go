@@ -12,6 +12,7 @@ import (
 	"github.com/hashicorp/nomad/api"
 	"github.com/spf13/cobra"
 
+	"github.com/botscreen/botscreen/shared/lease"
 	"github.com/botscreen/botscreen/shared/nomadjob"
 )
 
@@ -83,8 +84,21 @@ func (c *cli) mayStop(ctx context.Context, client *api.Client, s nomadjob.Screen
 	if len(others) > 0 {
 		return failf(exitFailed, "Job %s has more screens than this one: %s. Stop them all with -force, or change the job's count.", line(s.Job), strings.Join(others, ", "))
 	}
-	if s.Live() && s.Holder == "human" {
-		return failf(exitFailed, "A person has controlled this screen since %s. Wait for the hand-back, or stop it with -force.", stamp(s.Since))
+	return c.mayStopHeld(ctx, client, s)
+}
+
+// mayStopHeld asks the screen itself who holds it: the newest event may be late. Where
+// nobody answers the event counts.
+func (c *cli) mayStopHeld(ctx context.Context, client *api.Client, s nomadjob.Screen) error {
+	if !s.Live() {
+		return nil
+	}
+	human, since := s.Holder == string(lease.Human), ""
+	if now, err := c.askSupervisor(ctx, client, s); err == nil && now != nil {
+		human, since = now.Lease.Holder == lease.Human, " since "+stamp(now.Lease.Since)
+	}
+	if human {
+		return failf(exitFailed, "A person has controlled this screen%s. Wait for the hand-back, or stop it with --force.", since)
 	}
 	return nil
 }
