@@ -92,7 +92,8 @@ func leaseOutlives(t *testing.T, a *agent) {
 	if first.Holder != "agent" || first.Epoch == 0 || first.You {
 		t.Fatalf("a new screen's lease: %+v", first)
 	}
-	screenshot(t, a, "taken")
+	picture := filepath.Join(t.TempDir(), "taken.png")
+	a.must(t, "screenshot", "-o", picture, "taken")
 	running := execUntilTaken(t, a, "taken")
 
 	mine := leaseBy(t, a, "take", "taken", "--reason", "a captcha")
@@ -165,7 +166,7 @@ func leaseOutlives(t *testing.T, a *agent) {
 			t.Fatalf("%v: %+v, want epoch %d of the %s", step.words, l, at, step.holder)
 		}
 	}
-	screenshot(t, a, "taken")
+	a.must(t, "screenshot", "-o", picture, "taken")
 	alloc = a.onlyAlloc(t, "taken")
 	a.eventually("the event of the hand-back", func() bool {
 		return strings.Contains(a.events(t, alloc, "taken"), "Control was handed back to the agent")
