@@ -34,7 +34,7 @@ func (v *viewer) outbound() End {
 		if n > 0 {
 			stalled.Reset(writeTimeout)
 			if _, err := v.link.Write(buf[:n]); err != nil {
-				return End{Code: Abnormal, Reason: "the connection broke", Cause: err}
+				return v.unwritable(err)
 			}
 			stalled.Stop()
 		}

@@ -43,8 +43,11 @@ type viewer struct {
 	since    time.Time
 	link     link
 	upstream net.Conn
-	greeting any      // told first
 	messages chan any // to be told
+
+	// What a WebSocket that speaks of the lease adds; nil elsewhere.
+	greeting   any       // told first
+	afterwards func(End) // called before the stream counts as over
 
 	announced announced // what its server knows of; its reader's alone
 
@@ -92,23 +95,36 @@ func (r *Relay) newViewer(l link, a Admission) *viewer {
 func (r *Relay) serve(ctx context.Context, v *viewer, settled func()) End {
 	if err := r.place(v.grant.Viewer); err != nil {
 		v.finish(endOfRefusal(err))
-		v.link.close(v.end)
+		v.conclude()
 		return v.end
 	}
 	defer r.leave()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(r.life, cancel)()
-	defer context.AfterFunc(ctx, func() { v.finish(End{Code: Gone, Reason: "the screen is gone"}) })()
-	if err := v.begin(ctx); err != nil {
-		v.finish(endOfRefusal(err))
-	} else {
+	gone := func() { v.finish(End{Code: Gone, Reason: "the screen is gone"}) }
+	defer context.AfterFunc(ctx, gone)()
+	err := v.begin(ctx)
+	switch {
+	case err == nil:
 		settled()
 		v.run()
+	case ctx.Err() != nil: // whatever that broke
+		gone()
+	default:
+		v.finish(endOfRefusal(err))
 	}
-	v.link.close(v.end)
+	v.conclude()
 	r.log.Info("viewer left", "viewer", v.grant.Viewer.Handle(), "mode", v.grant.Mode, "end", v.end.String())
 	return v.end
+}
+
+// conclude is the last of a stream that has ended.
+func (v *viewer) conclude() {
+	if v.afterwards != nil {
+		v.afterwards(v.end)
+	}
+	v.link.close(v.end)
 }
 
 func endOfRefusal(err error) End {
@@ -263,7 +279,23 @@ func (v *viewer) tell(m any) {
 
 func (v *viewer) say(m any) {
 	if err := v.link.tell(m); err != nil {
-		v.finish(End{Code: Abnormal, Reason: "the connection broke", Cause: err})
+		v.finish(v.unwritable(err))
+	}
+}
+
+// farewell is how long a failed write waits for the reader.
+const farewell = time.Second
+
+// unwritable is the end of a link that takes no more. A viewer that has just left says
+// so to the reader, which knows better why: on purpose, or not (rule L9).
+func (v *viewer) unwritable(err error) End {
+	timer := time.NewTimer(farewell)
+	defer timer.Stop()
+	select {
+	case <-v.ended:
+		return v.end
+	case <-timer.C:
+		return End{Code: Abnormal, Reason: "the connection broke", Cause: err}
 	}
 }
 

@@ -82,13 +82,14 @@ func (r *Relay) serveSocket(ctx context.Context, v *viewer, settled func()) {
 	link.ops = v.operate
 	renewal := r.options.Tickets.Renew(v.ticket, v.grant)
 	v.greeting = hello{Type: "hello", Viewer: v.grant.Viewer.Handle(), Mode: v.grant.Mode, Renewal: string(renewal.Secret)}
-	end := r.serve(ctx, v, settled)
-	switch {
-	case end.Deliberate(), end.Code == BadTicket, end.Code == Replaced:
-		renewal.Drop()
-	default:
-		renewal.Ended()
+	v.afterwards = func(end End) {
+		if end.Deliberate() || end.Code == BadTicket || end.Code == Replaced {
+			renewal.Drop()
+		} else {
+			renewal.Ended()
+		}
 	}
+	r.serve(ctx, v, settled)
 }
 
 // refuse answers a ticket that opens nothing. All refusals look alike, and whoever
