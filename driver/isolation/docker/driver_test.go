@@ -5,6 +5,7 @@ package docker
 import (
 	"context"
 	"fmt"
+	"io"
 	mathrand "math/rand/v2"
 	"os"
 	"path/filepath"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/docker/docker/api/types/container"
 	"github.com/hashicorp/go-hclog"
+	"golang.org/x/sys/unix"
 
 	"github.com/botscreen/botscreen/driver/cgroup"
 	"github.com/botscreen/botscreen/driver/display"
@@ -191,4 +193,46 @@ func TestRemovedUnderADriver(t *testing.T) {
 	}
 	must(t, k.Destroy(bounded(t), true))
 	m.expectNothingLeft(view)
+}
+
+// P11: a command for a paused container is an error in words, not a hang, and the
+// screen goes on when it is let go.
+func TestP11ExecWhilePaused(t *testing.T) {
+	m := newManaged(t)
+	k := m.start()
+	name := containerOf(t, m.b, k.View().Instance)
+	must(t, m.b.api.ContainerPause(bounded(t), name))
+	ctx := bounded(t)
+	_, err := k.Exec(ctx, control.ExecRequest{Argv: []string{"true"}}, strings.NewReader(""), io.Discard, io.Discard, nil)
+	if err == nil || ctx.Err() != nil {
+		t.Errorf("%v", err)
+	}
+	must(t, m.b.api.ContainerUnpause(bounded(t), name))
+	result, err := k.Exec(bounded(t), control.ExecRequest{Argv: []string{"true"}}, strings.NewReader(""), io.Discard, io.Discard, nil)
+	if err != nil || result.ExitCode != 0 {
+		t.Errorf("%+v %v", result, err)
+	}
+}
+
+// What a program takes beyond the task's memory costs that program, and is told apart.
+func TestMemoryLimit(t *testing.T) {
+	m := newManaged(t)
+	request := m.request()
+	request.Limits.MemoryBytes = 400 << 20
+	k, err := m.Start(bounded(t), request)
+	must(t, err)
+	t.Cleanup(func() { _ = k.Destroy(bounded(t), true) })
+	result, err := k.Exec(bounded(t), control.ExecRequest{Argv: []string{"tail", "/dev/zero"}}, strings.NewReader(""), io.Discard, io.Discard, nil)
+	must(t, err)
+	if result.Signal != int(unix.SIGKILL) {
+		t.Errorf("%+v", result)
+	}
+	view := k.View()
+	seen, err := m.b.Adopt(bounded(t), isolation.Record{Instance: view.Instance, Container: containerOf(t, m.b, view.Instance)})
+	must(t, err)
+	must(t, seen.Kill(bounded(t))) // some engines say it only at the end
+	awaitDone(t, seen)
+	if reason := seen.(isolation.Explainer).EndReason(); !seen.OOMKilled() || !strings.Contains(reason, "`memory`") {
+		t.Errorf("nobody knows that it was for memory: %q", reason)
+	}
 }
