@@ -28,8 +28,9 @@ const (
 	// forceCommand in front of a command starts it though a person controls the screen, and
 	// lets it go on when one takes it (X19, X20).
 	forceCommand = "botscreen:force"
-	// notFound is what a shell exits with for a command that does not exist.
-	notFound = 127
+	// notAllowed and notFound are what a shell exits with for a command that it cannot run
+	// and for one that does not exist.
+	notAllowed, notFound = 126, 127
 )
 
 // reserved are the commands there are and the role each one's caller gets.
@@ -121,17 +122,24 @@ func execRequest(allowed screen.ExecPolicy, command []string, tty bool) (control
 	return request, nil
 }
 
-// execOutcome tells a command that does not exist the way a shell does.
+// execOutcome tells of a command that was refused or ended the way a shell does: by a
+// sentence on standard error and an exit code. Nomad loses the text of
+// an error whose caller has closed its input already.
 func execOutcome(result control.ExecResult, err error, stderr io.Writer) (*nomadplugin.ExitResult, error) {
-	if control.KindOf(err) == control.NotFound {
-		_, _ = fmt.Fprintln(stderr, err.Error())
-		return &nomadplugin.ExitResult{ExitCode: notFound}, nil
-	}
-	if err != nil {
+	var refusal *control.Error
+	switch {
+	case errors.As(err, &refusal):
+		_, _ = fmt.Fprintln(stderr, refusal.Error())
+		if refusal.Kind == control.NotFound {
+			return &nomadplugin.ExitResult{ExitCode: notFound}, nil
+		}
+		return &nomadplugin.ExitResult{ExitCode: notAllowed}, nil
+	case err != nil:
 		return nil, err
-	}
-	if result.Error != "" {
+	case result.Error != "" && result.ExitCode == 0:
 		return nil, errors.New(result.Error)
+	case result.Error != "":
+		_, _ = fmt.Fprintln(stderr, result.Error)
 	}
 	return &nomadplugin.ExitResult{ExitCode: int32(result.ExitCode), Signal: int32(result.Signal)}, nil
 }

@@ -4,6 +4,8 @@ package plugin
 
 import (
 	"bytes"
+	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"testing"
@@ -46,12 +48,32 @@ func TestX19ExecRequests(t *testing.T) {
 	}
 }
 
-// X20: a command that a takeover ended is no success, and says why.
+// X20: a command that was refused, or ended by a takeover, is no success and says why.
 func TestX20ExecOutcome(t *testing.T) {
 	over := control.TakenOver("the command")
-	var stderr bytes.Buffer
-	exit, err := execOutcome(control.ExecResult{ExitCode: 137, Signal: 9, Kind: over.Kind, Error: over.Error()}, nil, &stderr)
-	if exit != nil || err == nil || !strings.Contains(err.Error(), "took control") {
-		t.Errorf("%+v, %v", exit, err)
+	for name, tc := range map[string]struct {
+		result control.ExecResult
+		err    error
+		code   int32
+		want   string // on stderr
+	}{
+		"taken over": {result: control.ExecResult{ExitCode: 137, Signal: 9, Kind: over.Kind, Error: over.Error()}, code: 137, want: "took control"},
+		"refused":    {err: fmt.Errorf("exec: %w", over), code: 126, want: "took control"},
+		"missing":    {err: &control.Error{Kind: control.NotFound, Message: "No such program."}, code: 127, want: "No such program."},
+		"ended":      {result: control.ExecResult{ExitCode: 3}, code: 3},
+	} {
+		var stderr bytes.Buffer
+		exit, err := execOutcome(tc.result, tc.err, &stderr)
+		if err != nil || exit.ExitCode != tc.code || !strings.Contains(stderr.String(), tc.want) || (tc.want == "") != (stderr.Len() == 0) {
+			t.Errorf("%s: %+v, %v, %q", name, exit, err, stderr.String())
+		}
+	}
+	for name, tc := range map[string]struct {
+		result control.ExecResult
+		err    error
+	}{"a fault": {err: io.EOF}, "no exit code": {result: control.ExecResult{Error: "lost"}}} {
+		if exit, err := execOutcome(tc.result, tc.err, io.Discard); err == nil {
+			t.Errorf("%s: %+v", name, exit)
+		}
 	}
 }

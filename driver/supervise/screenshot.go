@@ -26,10 +26,10 @@ const (
 // refused while a person has control, before and after: a picture that a take and a
 // return fell into is thrown away (rule L6).
 func (s *supervisor) Screenshot(ctx context.Context, _ controlserver.Caller, req control.ScreenshotRequest) (control.Screenshot, error) {
-	if err := s.mustBeReady("take a screenshot"); err != nil {
-		return control.Screenshot{}, err
-	}
 	seen, err := s.beginFenced()
+	if err == nil {
+		err = s.mustBeReady("take a screenshot")
+	}
 	if err != nil {
 		return control.Screenshot{}, err
 	}
