@@ -8,16 +8,12 @@ import (
 	"errors"
 	"image"
 	"slices"
-	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
-	"github.com/botscreen/botscreen/shared/lease"
 	"github.com/botscreen/botscreen/shared/relay/action"
 	"github.com/botscreen/botscreen/shared/relay/ticket"
 	"github.com/botscreen/botscreen/shared/rfb"
-	"github.com/botscreen/botscreen/shared/screen"
 )
 
 // R6: keys, pointer, size and key codes pass for the holder alone.
@@ -120,30 +116,6 @@ func TestL7KeyCode(t *testing.T) {
 	}
 }
 
-// L7: what an agent presses is released when a human takes over in the middle, and
-// the agent hears of it (L6).
-func TestL7AgentInterrupted(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		done := make(chan error)
-		drag := action.Drag{Path: []action.Point{{X: 0, Y: 0}, {X: 80, Y: 80}}, Modifiers: "ctrl"}
-		go func() { done <- w.Do(t.Context(), w.epoch(), action.List{action.Wait{MS: 1}, drag}) }()
-		w.x.await(func() bool { return len(w.x.inputsLocked()) == 4 })
-		w.take(t, "a")
-		var held *lease.HeldError
-		var act *ActError
-		if err := <-done; !errors.As(err, &held) || !errors.As(err, &act) || act.Done != 1 {
-			t.Errorf("%v", err)
-		}
-		got := w.x.inputs()
-		want := slices.Concat(keyMessage(false, 0xffe3), pointerMessage(0, 10, 10))
-		if !bytes.HasSuffix(joined(got), want) || len(got) != 6 {
-			t.Errorf("%x", got)
-		}
-		w.Close()
-	})
-}
-
 // L7: a viewer that vanishes keeps the lease but no key.
 func TestL7VanishedViewer(t *testing.T) {
 	w := newWorld(t)
@@ -189,213 +161,6 @@ func TestL7StuckScreen(t *testing.T) {
 	got := joined(w.x.inputs())
 	if !bytes.HasSuffix(got, slices.Concat(keyMessage(true, 'q'), keyMessage(false, 'q'))) || bytes.Contains(got, keyMessage(true, 'x')) {
 		t.Errorf("%x", got)
-	}
-}
-
-// L6: an action needs the present epoch, before and after; nothing of it happens
-// otherwise.
-func TestL6Epoch(t *testing.T) {
-	w := newWorld(t)
-	tap := action.List{action.Key{Keys: "q"}}
-	old := w.epoch()
-	w.take(t, "a")
-	var held *lease.HeldError
-	if err := w.Do(t.Context(), w.epoch(), tap); !errors.As(err, &held) {
-		t.Errorf("while a human holds: %v", err)
-	}
-	w.keeper.Release("a")
-	var changed *lease.ChangedError
-	for _, epoch := range []lease.Epoch{0, old, old + 1, w.epoch() + 1} {
-		if err := w.Do(t.Context(), epoch, tap); !errors.As(err, &changed) {
-			t.Errorf("epoch %d: %v", epoch, err)
-		}
-	}
-	if got := w.x.inputs(); len(got) > 0 {
-		t.Errorf("%x", got)
-	}
-	if err := w.Do(t.Context(), w.epoch(), tap); err != nil {
-		t.Error(err)
-	}
-}
-
-// LSE-01: a whole take-and-return during a call is noticed.
-func TestLSE01TakeAndReturnInBetween(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		done := make(chan error)
-		go func() { done <- w.Do(t.Context(), w.epoch(), action.List{action.Wait{MS: 2000}}) }()
-		time.Sleep(500 * time.Millisecond)
-		w.take(t, "a")
-		w.keeper.Release("a")
-		var changed *lease.ChangedError
-		var held *lease.HeldError
-		if err := <-done; !errors.As(err, &changed) && !errors.As(err, &held) {
-			t.Errorf("%v", err)
-		}
-		w.Close()
-	})
-}
-
-// Actions are checked against the desktop before the first of them is done.
-func TestDoChecksFirst(t *testing.T) {
-	w := newWorld(t)
-	var faults screen.Faults
-	for _, list := range []action.List{
-		{action.Key{Keys: "q"}, action.Move{Point: action.Point{X: 800, Y: 0}}},
-		{action.Key{Keys: "q"}, action.Key{Keys: "nokey"}},
-	} {
-		if err := w.Do(t.Context(), w.epoch(), list); !errors.As(err, &faults) {
-			t.Errorf("%v", err)
-		}
-	}
-	if got := w.x.inputs(); len(got) > 0 {
-		t.Errorf("%x", got)
-	}
-	w.x.mu.Lock()
-	w.x.gone = true
-	w.x.mu.Unlock()
-	w.gate.mu.Lock()
-	w.gate.drop()
-	w.gate.mu.Unlock()
-	if err := w.Do(t.Context(), w.epoch(), action.List{action.Key{Keys: "q"}}); err == nil {
-		t.Error("done on a screen that is gone")
-	}
-}
-
-// A caller that leaves leaves nothing pressed behind.
-func TestDoCancelled(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		ctx, cancel := context.WithCancel(t.Context())
-		done := make(chan error)
-		go func() {
-			done <- w.Do(ctx, w.epoch(), action.List{action.Drag{Path: []action.Point{{X: 0, Y: 0}, {X: 80, Y: 80}}, Modifiers: "shift"}})
-		}()
-		w.x.await(func() bool { return len(w.x.inputsLocked()) == 5 })
-		cancel()
-		if err := <-done; !errors.Is(err, context.Canceled) {
-			t.Errorf("%v", err)
-		}
-		if got := joined(w.x.inputs()); !bytes.HasSuffix(got, slices.Concat(keyMessage(false, 0xffe1), pointerMessage(0, 20, 20))) {
-			t.Errorf("%x", got)
-		}
-		w.Close()
-	})
-}
-
-// Under load: no input of one epoch reaches the screen after the next was granted.
-// Three people and an agent type as fast as they may, each a key of its own; what the
-// wire has recorded when a grant returns is the line that nobody older may cross.
-func TestNoInputOfAnOldEpoch(t *testing.T) {
-	w := newWorld(t)
-	names := []lease.ViewerID{"a", "b", "c"}
-	const agent = 3
-	ctx, cancel := context.WithCancel(t.Context())
-	var group sync.WaitGroup
-	for i, v := range names {
-		p := w.come(t, v, ticket.Control)
-		tap := bytes.Repeat(slices.Concat(keyMessage(true, uint32(i)), keyMessage(false, uint32(i))), 5)
-		group.Go(func() {
-			for {
-				if _, err := p.conn.Write(tap); err != nil {
-					return
-				}
-			}
-		})
-		defer context.AfterFunc(ctx, func() { p.conn.Close() })()
-	}
-	group.Go(func() {
-		for ctx.Err() == nil {
-			_, changed := w.keeper.Lease()
-			if w.Do(ctx, w.epoch(), action.List{action.Key{Keys: "U0300", Count: 20}}) != nil {
-				select {
-				case <-changed:
-				case <-ctx.Done():
-				}
-			}
-		}
-	})
-	holders := []int{agent} // of each grant
-	lines := []int{0}       // how much was recorded when it returned
-	for i := range 90 {
-		next := i / 2 % 3 // person to person would end the loser's stream
-		if i%2 == 1 {
-			next = agent
-		}
-		if next == agent {
-			w.keeper.Free()
-		} else {
-			w.take(t, names[next])
-		}
-		holders = append(holders, next)
-		w.x.mu.Lock()
-		lines = append(lines, len(w.x.inputsLocked()))
-		w.x.mu.Unlock()
-		// The new holder's keys arrive: none is shut out, and none is early.
-		w.x.await(func() bool {
-			list := w.x.inputsLocked()
-			return len(list) > 2 && slices.ContainsFunc(list[lines[len(lines)-1]:], func(m rfb.Message) bool { return typist(m) == next })
-		})
-	}
-	cancel()
-	group.Wait()
-	list := w.x.inputs()
-	at := 0 // the grant the key before belonged to
-	for i, m := range list {
-		if key, ok := m.Key(); !ok || !key.Down {
-			continue
-		}
-		for at+1 < len(lines) && lines[at+1] <= i {
-			at++
-		}
-		for at < len(holders) && holders[at] != typist(m) {
-			at++
-		}
-		// A grant begins after the one before it was recorded.
-		if at == len(holders) || at > 0 && lines[at-1] > i {
-			t.Fatalf("message %d is a key of %d, who holds no more", i, typist(m))
-		}
-	}
-	t.Logf("%d messages under %d grants", len(list), len(holders))
-}
-
-// Whether a message may pass is asked under the lock that a change of hands takes.
-func TestAdmissionUnderTheInputLock(t *testing.T) {
-	w := newWorld(t)
-	asked := 0
-	err := w.gate.pass(t.Context(), nil, keyMessage(true, 'x'), func() error {
-		asked++
-		if w.gate.mu.TryLock() {
-			w.gate.mu.Unlock()
-			t.Error("asked without the lock")
-		}
-		return nil
-	})
-	if err != nil || asked < 2 { // again when there is a connection
-		t.Errorf("asked %d times, %v", asked, err)
-	}
-}
-
-// typist is whose key it is.
-func typist(m rfb.Message) int {
-	k, _ := m.Key()
-	if k.Keysym > 2 {
-		return 3
-	}
-	return int(k.Keysym)
-}
-
-// L16: a change of hands, on disk and on the wire, is done well within 250 ms.
-func TestL16HandoverTime(t *testing.T) {
-	w := newWorld(t)
-	p := w.come(t, "a", ticket.Control)
-	w.take(t, "a")
-	p.send(t, keyMessage(true, 'x'))
-	w.x.await(func() bool { return len(w.x.inputsLocked()) == 1 })
-	begin := time.Now()
-	w.keeper.Release("a")
-	if took := time.Since(begin); took > 250*time.Millisecond {
-		t.Errorf("%v", took)
 	}
 }
 
