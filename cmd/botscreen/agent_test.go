@@ -76,12 +76,7 @@ plugin "` + devagenttest.PluginName + `" {
 	}
 	stop := agent()
 	call(t, "run", jobFile(t, "desk", "ada", "")).want(t, exitOK, "is ready", "")
-	// The driver's event comes on its own time.
-	for !strings.Contains(call(t, "status").out, "ada\tready\t") {
-		if t.Context().Err() != nil {
-			t.Fatal("the screen is not ready")
-		}
-	}
+	awaitReady(t, "ada")
 	r := stop()
 	r.want(t, exitOK, `export NOMAD_TOKEN="$(cat '`+filepath.Join(d.Data, "token")+`')"`, "Screens that were running still do")
 	r.want(t, exitOK, "This is for development", "")

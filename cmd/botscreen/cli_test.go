@@ -102,6 +102,18 @@ job "` + id + `" {
 	return path
 }
 
+// awaitReady waits for the driver's word that a screen is ready. For a driver that is
+// not botscreen's, run does not.
+func awaitReady(t *testing.T, screen string) {
+	t.Helper()
+	deadline := time.Now().Add(30 * time.Second)
+	for !strings.Contains(call(t, "status", screen).out, "State       ready") {
+		if time.Now().After(deadline) {
+			t.Fatalf("screen %s is not ready", screen)
+		}
+	}
+}
+
 func (r result) want(t *testing.T, code int, out, errs string) {
 	t.Helper()
 	if r.code != code || !strings.Contains(r.out, out) || !strings.Contains(r.errs, errs) {
@@ -114,6 +126,7 @@ func TestRunStatusStop(t *testing.T) {
 	call(t, "status").want(t, exitOK, "No screens. Start one with `botscreen run JOBFILE`.", "")
 	call(t, "run", "-var", "profile=grace", jobFile(t, "desk", "ada", "")).want(t, exitOK, "desk/g/bot is ready (alloc ", "bot  Started: Task started by client")
 
+	awaitReady(t, "grace")
 	r := call(t, "status")
 	r.want(t, exitOK, "grace\tready\tagent\thost\tdesk/g/bot\t", "")
 	var list struct {
@@ -133,6 +146,12 @@ func TestRunStatusStop(t *testing.T) {
 
 	call(t, "exec", "-T", "grace", "--", "sh", "-c", "echo $NOMAD_TASK_NAME; exit 7").want(t, 7, "bot\n", "")
 	callIn(t, "typed\n", "exec", "grace", "cat").want(t, exitOK, "typed\n", "")
+	for _, args := range [][]string{{"logs", "grace"}, {"logs", "-stderr", "grace"}} {
+		for call(t, args...).out == "" && t.Context().Err() == nil {
+			// The collector writes it when it has read it.
+			continue
+		}
+	}
 	call(t, "logs", "grace").want(t, exitOK, "out\n", "")
 	call(t, "logs", "-stderr", "desk").want(t, exitOK, "err\n", "")
 	call(t, "logs", "-tail", "2", "desk").want(t, exitOK, "t\n", "")
@@ -241,6 +260,8 @@ func TestScreensByName(t *testing.T) {
 	startAgent(t)
 	call(t, "run", jobFile(t, "one", "twin", "")).want(t, exitOK, "", "")
 	call(t, "run", jobFile(t, "two", "twin", "")).want(t, exitOK, "", "")
+	awaitReady(t, "one/g/bot")
+	awaitReady(t, "two/g/bot")
 	r := call(t, "stop", "twin")
 	r.want(t, exitNotFound, "", `"twin" is 2 screens:`)
 	r.want(t, exitNotFound, "", "one/g/bot")

@@ -170,6 +170,7 @@ func await(t *testing.T, ok func() bool) {
 
 func TestRestartAndSignal(t *testing.T) {
 	a, alloc := start(t, "again", "trap 'echo hup' HUP; echo start; while :; do sleep 0.05; done", "")
+	await(t, func() bool { return strings.Contains(readLog(t, a, alloc, "start", 0), "start") })
 	if err := a.Client.Allocations().Signal(alloc, nil, "t", "SIGHUP"); err != nil {
 		t.Fatal(err)
 	}

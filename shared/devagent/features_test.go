@@ -104,7 +104,7 @@ func TestTemplateDoesNotFollowLinksOut(t *testing.T) {
 const rolling = `update {
       max_parallel      = 1
       health_check      = "task_states"
-      min_healthy_time  = "50ms"
+      min_healthy_time  = "700ms"
       healthy_deadline  = "20s"
       progress_deadline = "30s"
       auto_revert       = true

@@ -73,8 +73,9 @@ func TestUnplaceableJobsSayWhy(t *testing.T) {
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			resp := register(t, a.Client, c.job)
-			m := blocked(t, a.Client, "x")
+			id := strings.ReplaceAll(name, " ", "-")
+			resp := register(t, a.Client, strings.Replace(c.job, `job "x"`, fmt.Sprintf("job %q", id), 1))
+			m := blocked(t, a.Client, id)
 			if m == nil || !c.check(m) {
 				text, _ := json.Marshal(m)
 				t.Errorf("got %s", text)
@@ -83,15 +84,15 @@ func TestUnplaceableJobsSayWhy(t *testing.T) {
 			if err != nil || e.Status != "complete" || e.BlockedEval == "" || e.QueuedAllocations["g"] != 1 || e.TriggeredBy != "job-register" {
 				t.Errorf("evaluation %+v, %v", e, err)
 			}
-			job, _, err := a.Client.Jobs().Info("x", nil)
+			job, _, err := a.Client.Jobs().Info(id, nil)
 			if err != nil || (*job.Status != "pending" && *job.TaskGroups[0].Count == 1) {
 				t.Errorf("job is %s, %v", *job.Status, err)
 			}
-			if _, _, err := a.Client.Jobs().Deregister("x", true, nil); err != nil {
+			if _, _, err := a.Client.Jobs().Deregister(id, true, nil); err != nil {
 				t.Fatal(err)
 			}
 			devagenttest.AwaitAllocs(t, a.Client, func(all []*api.AllocationListStub) bool {
-				return !running("x")(all)
+				return !running(id)(all)
 			})
 		})
 	}

@@ -90,9 +90,10 @@ func (k *Keeper) Ready() <-chan struct{} { return k.spoken }
 
 // Drivers takes what a driver says of itself. The same again changes nothing.
 func (k *Keeper) Drivers(u drivers.Update) error {
+	// Heard is who is in the state: then the node has the driver for everybody.
+	defer k.heard(u.Driver)
 	k.mu.Lock()
 	old := k.node.Drivers[u.Driver]
-	k.heard(u.Driver)
 	if old != nil && same(old, u.Info) {
 		k.mu.Unlock()
 		return nil
@@ -135,8 +136,10 @@ func same(a, b *api.DriverInfo) bool {
 		maps.Equal(a.Attributes, b.Attributes)
 }
 
-// heard notes that a driver has spoken; k.mu is held.
+// heard notes that a driver has spoken.
 func (k *Keeper) heard(driver string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
 	if k.fingerprinted[driver] || !k.awaited[driver] {
 		return
 	}
