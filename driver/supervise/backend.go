@@ -32,7 +32,7 @@ func (s *supervisor) Status(context.Context, controlserver.Caller) (control.Stat
 		WireVersion: control.Version,
 		State:       s.state, Since: s.since, Reason: s.reason,
 		Profile: s.config.Profile, Isolation: s.config.Isolation, Geometry: s.config.Geometry,
-		ImageDigest: s.config.ImageDigest, Fence: s.fence, Warnings: warnings, Lease: held.Public(),
+		ImageDigest: s.config.ImageDigest, Fence: s.fence, Warnings: warnings, Lease: held.Public(), Asks: s.asks.open(time.Now()),
 	}
 	if s.record.Ready && s.record.Exit == nil {
 		status.Display = fmt.Sprintf(":%d", s.record.Display)

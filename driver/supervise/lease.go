@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/botscreen/botscreen/shared/control"
 	"github.com/botscreen/botscreen/shared/control/controlserver"
@@ -77,6 +78,7 @@ func (s *supervisor) onLease(n lease.Notice) {
 	e.Holder, e.Epoch, e.Reason = n.To.Holder, n.To.Epoch, n.To.Reason
 	s.journal.add(e)
 	s.mu.Unlock()
+	s.asks.leaseChanged(n, time.Now())
 	if news {
 		s.save()
 	}

@@ -43,6 +43,7 @@ type supervisor struct {
 	link     *link
 	journal  *journal
 	keeper   *lease.Keeper
+	asks     *asks
 	passed   slots
 	notes    *bucket
 	patience time.Duration         // for a session to report a command that was killed
@@ -76,7 +77,7 @@ func newSupervisor(config Config, dir *os.Root, log hclog.Logger) (*supervisor, 
 		adopted: make(chan dialhome.Desktop, 1), ended: make(chan struct{}),
 		state: screen.Starting, since: time.Now().UTC(), record: r,
 		fence:    control.Fence{Mode: control.Advisory, Reason: "the self-test has not run yet"},
-		commands: map[*command]struct{}{},
+		commands: map[*command]struct{}{}, asks: newAsks(),
 	}
 	s.link = newLink(config.Session, log, s.onEvent)
 	if err := s.openLease(exists); err != nil {

@@ -164,6 +164,8 @@ func (t *Task) announce(e control.Event) {
 		message = "Fence " + string(e.Fence) + because(e)
 	case control.EventRestarted:
 		message = "Restarted a program of the desktop: " + e.Reason.String()
+	case control.EventHumanWanted:
+		message = "The agent asks for a person" + because(e)
 	case control.EventTaken:
 		message = "A person took control" + because(e)
 	case control.EventHandedBack:
@@ -324,6 +326,11 @@ func (t *Task) collectExit() Exit {
 		exit.Code, exit.Signal, exit.Err = status.Code, status.Signal, describeStatus(status)
 	default:
 		exit.Code, exit.Err = -1, "the session process was killed from outside or crashed; how is not known, because the driver was restarted since it started it"
+	}
+	if explainer, ok := t.sandbox.(isolation.Explainer); ok && exit.Code != 0 && !forced {
+		if reason := explainer.EndReason(); reason != "" {
+			exit.Err = reason
+		}
 	}
 	if exit.OOM && exit.Code != 0 {
 		exit.Err = "out of memory: the kernel killed a process of the screen. " + exit.Err

@@ -81,6 +81,25 @@ func (c *Client) Release(ctx context.Context, req ReleaseRequest) (lease.Public,
 	return ask[lease.Public](ctx, c, CallRelease, req)
 }
 
+// Ask asks for a person.
+func (c *Client) Ask(ctx context.Context, req AskRequest) (Ask, error) {
+	return ask[Ask](ctx, c, CallAsk, req)
+}
+
+// AwaitAsk says what became of an ask, as soon as it is over and at the latest after
+// wait, which is at most MaxAskWait.
+func (c *Client) AwaitAsk(ctx context.Context, id string, wait time.Duration) (AskOutcome, error) {
+	var outcome AskOutcome
+	req, err := newRequest(ctx, CallAwaitAsk, url.Values{"wait": {wait.String()}}, nil)
+	if err != nil {
+		return outcome, err
+	}
+	req.URL.Path = strings.Replace(req.URL.Path, "{id}", id, 1)
+	resp, err := c.do(CallAwaitAsk, req)
+	err = decodeAnswer(CallAwaitAsk, resp, err, &outcome)
+	return outcome, err
+}
+
 // Stats reads what the screen uses.
 func (c *Client) Stats(ctx context.Context) (Stats, error) {
 	return get[Stats](ctx, c, CallStats)
@@ -190,18 +209,23 @@ func get[T any](ctx context.Context, c *Client, call Call) (T, error) {
 func ask[T any](ctx context.Context, c *Client, call Call, body any) (T, error) {
 	var answer T
 	resp, err := c.call(ctx, call, nil, body)
+	err = decodeAnswer(call, resp, err, &answer)
+	return answer, err
+}
+
+func decodeAnswer(call Call, resp *http.Response, err error, answer any) error {
 	if err != nil {
-		return answer, err
+		return err
 	}
 	defer resp.Body.Close()
 	text, err := readBounded(resp.Body, maxJSONBody)
 	if err == nil {
-		err = json.Unmarshal(text, &answer)
+		err = json.Unmarshal(text, answer)
 	}
 	if err != nil {
-		return answer, fmt.Errorf("read %s: %w", call, err)
+		return fmt.Errorf("read %s: %w", call, err)
 	}
-	return answer, nil
+	return nil
 }
 
 // call makes one request and turns every answer but success into an error.
@@ -210,6 +234,10 @@ func (c *Client) call(ctx context.Context, call Call, q url.Values, body any) (*
 	if err != nil {
 		return nil, err
 	}
+	return c.do(call, req)
+}
+
+func (c *Client) do(call Call, req *http.Request) (*http.Response, error) {
 	resp, err := c.http.Do(req)
 	if err != nil {
 		return nil, fmt.Errorf("call %s: %w", call, err)

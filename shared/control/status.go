@@ -68,14 +68,6 @@ const (
 	Control ViewMode = "control"
 )
 
-// Ask is the agent's open wish for a person.
-type Ask struct {
-	ID       string           `json:"id"`
-	Reason   screen.Untrusted `json:"reason"` // the agent says this
-	Since    time.Time        `json:"since"`
-	Deadline time.Time        `json:"deadline,omitzero"`
-}
-
 // EventName names what happened.
 type EventName string
 

@@ -5,6 +5,7 @@ package controlserver
 import (
 	"context"
 	"io"
+	"time"
 
 	"github.com/botscreen/botscreen/shared/control"
 	"github.com/botscreen/botscreen/shared/lease"
@@ -48,6 +49,13 @@ type LeaseReader interface {
 type LeaseChanger interface {
 	Take(ctx context.Context, caller Caller, req control.TakeRequest) (lease.Public, error)
 	Release(ctx context.Context, caller Caller, req control.ReleaseRequest) (lease.Public, error)
+}
+
+// Asker serves POST asks and GET asks/{id}.
+type Asker interface {
+	Ask(ctx context.Context, caller Caller, req control.AskRequest) (control.Ask, error)
+	// AwaitAsk returns when the ask is over, at the latest after wait.
+	AwaitAsk(ctx context.Context, id string, wait time.Duration) (control.AskOutcome, error)
 }
 
 // Screenshooter serves GET screenshot. The server lets one picture be taken at a

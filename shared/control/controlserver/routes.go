@@ -77,6 +77,9 @@ func (s *Server) handlers() map[control.Call]handler {
 	if b, ok := s.backend.(LeaseChanger); ok {
 		calls[control.CallTake], calls[control.CallRelease] = take(b), release(b)
 	}
+	if b, ok := s.backend.(Asker); ok {
+		calls[control.CallAsk], calls[control.CallAwaitAsk] = askPerson(b), s.awaitAsk(b)
+	}
 	if b, ok := s.backend.(EventSource); ok {
 		calls[control.CallEvents] = s.events(b)
 	}

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package control
+
+import (
+	"time"
+
+	"github.com/botscreen/botscreen/shared/lease"
+	"github.com/botscreen/botscreen/shared/screen"
+)
+
+// Bounds on asking for a person (X25): an agent must not push what matters out of
+// what people see.
+const (
+	MaxAskReason   = 300 // characters
+	MaxAsksPerHour = 6
+	MaxAskDeadline = 24 * time.Hour
+	MaxAskWait     = 5 * time.Minute
+)
+
+// AskRequest asks for a person.
+type AskRequest struct {
+	// Reason is at most MaxAskReason characters; people see as much of it as of any
+	// untrusted text.
+	Reason string `json:"reason"`
+	// Deadline is when it is no use any more, at most MaxAskDeadline away; zero is never.
+	Deadline time.Time `json:"deadline,omitzero"`
+}
+
+// Ask is the agent's open wish for a person.
+type Ask struct {
+	ID       string           `json:"id"`
+	Reason   screen.Untrusted `json:"reason"` // the agent says this
+	Since    time.Time        `json:"since"`
+	Deadline time.Time        `json:"deadline,omitzero"`
+}
+
+// AskState is what became of an ask.
+type AskState string
+
+// The states of an ask; the last two are its end.
+const (
+	AskOpen       AskState = "open"        // nobody has come yet
+	AskTaken      AskState = "taken"       // a person has control
+	AskHandedBack AskState = "handed_back" // a person had control and gave it back
+	AskExpired    AskState = "expired"     // the deadline passed and nobody came
+)
+
+// Over reports whether the state is final.
+func (s AskState) Over() bool { return s == AskHandedBack || s == AskExpired }
+
+// AskOutcome is an ask, what became of it, and the lease to go on with.
+type AskOutcome struct {
+	Ask
+	State AskState     `json:"state"`
+	Lease lease.Public `json:"lease"`
+	// Held is how long people had control for it, once they gave it back.
+	Held time.Duration `json:"held_ns,omitempty"`
+}
