@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
@@ -197,10 +198,18 @@ func (c *cli) announce(a *devagent.Agent, ours bool) {
 	if ours && slices.Contains(a.Drivers(), "botscreen") {
 		fmt.Fprintf(&b, "  -dev      screens may run on the raw host (allow_unsandboxed_host = true); theirs is %s\n", screenDir(a.DataDir()))
 	}
+	if !loopback(a.Addr()) {
+		b.WriteString("  WARNING   it listens beyond this machine, without TLS: the token can be read on the way.\n")
+	}
 	b.WriteString("  This is for development: programs of this user, also on its screens, can read the token.\n\n")
 	fmt.Fprintf(&b, "export NOMAD_ADDR=http://%s\n", a.Addr())
 	fmt.Fprintf(&b, "export NOMAD_TOKEN=\"$(cat %s)\"\n", shellQuote(token))
 	_, _ = fmt.Fprint(c.out, b.String())
+}
+
+func loopback(address string) bool {
+	addr, err := netip.ParseAddrPort(address)
+	return err == nil && addr.Addr().Unmap().IsLoopback()
 }
 
 // shellQuote quotes a path for a shell, within double quotes' command substitution.

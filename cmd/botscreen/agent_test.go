@@ -117,3 +117,13 @@ func TestDefaultPlugin(t *testing.T) {
 		t.Errorf("got %+v", blocks)
 	}
 }
+
+func TestLoopback(t *testing.T) {
+	for address, want := range map[string]bool{
+		"127.0.0.1:4646": true, "[::1]:4646": true, "127.9.9.9:1": true, "0.0.0.0:4646": false, "10.0.0.1:4646": false, "[::]:1": false,
+	} {
+		if got := loopback(address); got != want {
+			t.Errorf("%s: %v, want %v", address, got, want)
+		}
+	}
+}

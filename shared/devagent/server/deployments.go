@@ -217,10 +217,11 @@ func (w *watch) judge() {
 			}
 			a = w.alloc(a, g.Update, state)
 			switch {
+			case unhealthy(a), a.ClientStatus == api.AllocClientStatusFailed && !a.ServerTerminalStatus():
+				// One that was healthy and failed before the others came up counts too.
+				state.UnhealthyAllocs++
 			case healthy(a) && scheduler.Live(a):
 				state.HealthyAllocs++
-			case unhealthy(a):
-				state.UnhealthyAllocs++
 			}
 		}
 	}
