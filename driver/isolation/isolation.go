@@ -99,6 +99,26 @@ type Record struct {
 	Scratch   string `json:"scratch"`
 }
 
+// Checker is a boundary that may be unusable on this node, or for now.
+type Checker interface {
+	// Refusal says why no screen can be launched now and what would change that; empty
+	// when one can.
+	Refusal(ctx context.Context) string
+}
+
+// Image is a sandbox image as it lies on this node.
+type Image struct {
+	Reference string // exactly this image, for Order.Image
+	Digest    string // what it was pulled by, for people and records
+}
+
+// Imager is a boundary that runs images.
+type Imager interface {
+	// Resolve finds the image of a reference on this node or fetches it; pulling is
+	// called once before it fetches. It ends with ctx.
+	Resolve(ctx context.Context, reference string, pulling func()) (Image, error)
+}
+
 // LogFollower is a sandbox whose output comes by way of an engine. Launch has its logs
 // from the order; whoever adopts such a sandbox gives them anew, or nobody hears it.
 type LogFollower interface {

@@ -28,7 +28,13 @@ type operatorConfig struct {
 	MinUID               int      `codec:"min_uid"`
 	AllowedUsers         []string `codec:"allowed_users"`
 	AllowedGroups        []string `codec:"allowed_groups"`
+	DefaultImage         string   `codec:"default_image"`
+	Docker               engine   `codec:"docker"`
 	Exec                 exec     `codec:"exec"`
+}
+
+type engine struct {
+	Endpoint string `codec:"endpoint"`
 }
 
 type exec struct {
@@ -55,7 +61,12 @@ func operatorSchema() *nomadplugin.Spec {
 		"min_uid":                h.Default(h.Attr("min_uid", "number"), h.Int(1000)),
 		"allowed_users":          h.Default(h.Attr("allowed_users", "list(string)"), h.Strings()),
 		"allowed_groups":         h.Default(h.Attr("allowed_groups", "list(string)"), h.Strings()),
-		"exec":                   execSpec,
+		"default_image":          h.Default(h.Attr("default_image", "string"), h.String("")),
+		"docker": h.Default(
+			h.Block("docker", h.Object(h.Fields{"endpoint": h.Default(h.Attr("endpoint", "string"), h.String(""))})),
+			h.Literal(`{ endpoint = "" }`),
+		),
+		"exec": execSpec,
 	})
 }
 
@@ -63,6 +74,7 @@ func operatorSchema() *nomadplugin.Spec {
 type jobConfig struct {
 	Profile         string   `codec:"profile"`
 	Isolation       string   `codec:"isolation"`
+	Image           string   `codec:"image"`
 	Geometry        string   `codec:"geometry"`
 	Depth           int      `codec:"depth"`
 	DPI             int      `codec:"dpi"`
@@ -85,6 +97,7 @@ func jobSchema() *nomadplugin.Spec {
 		// Not required for Nomad's decoder: a missing one is reported with all other faults.
 		"profile":            h.Attr("profile", "string"),
 		"isolation":          h.Default(h.Attr("isolation", "string"), h.String(d.Isolation)),
+		"image":              h.Default(h.Attr("image", "string"), h.String("")),
 		"geometry":           h.Default(h.Attr("geometry", "string"), h.String(d.Geometry)),
 		"depth":              h.Default(h.Attr("depth", "number"), h.Int(int64(d.Depth))),
 		"dpi":                h.Default(h.Attr("dpi", "number"), h.Int(int64(d.DPI))),
@@ -104,7 +117,7 @@ func jobSchema() *nomadplugin.Spec {
 
 func (c jobConfig) config() screen.Config {
 	return screen.Config{
-		Profile: c.Profile, Isolation: c.Isolation, Geometry: c.Geometry, Depth: c.Depth, DPI: c.DPI,
+		Profile: c.Profile, Isolation: c.Isolation, Image: c.Image, Geometry: c.Geometry, Depth: c.Depth, DPI: c.DPI,
 		MinFreeMemoryMB: c.MinFreeMemoryMB, StartTimeout: c.StartTimeout, KeyboardLayout: c.KeyboardLayout,
 		Look: c.Look, GLX: c.GLX, PassEnv: c.PassEnv, ExposeSecrets: c.ExposeSecrets, ExposeDisplay: c.ExposeDisplay,
 		Command: c.Command, Args: c.Args, ExecShell: c.Exec.Shell, ExecRole: c.Exec.Role,
@@ -117,7 +130,7 @@ var uidRange = regexp.MustCompile(`^([0-9]{1,10})-([0-9]{1,10})$`)
 func (c operatorConfig) settings(executable string, dirs defaultDirs) (task.Settings, error) {
 	var faults screen.Faults
 	s := task.Settings{
-		Executable: executable, AllowHost: c.AllowUnsandboxedHost,
+		Executable: executable, AllowHost: c.AllowUnsandboxedHost, DefaultImage: c.DefaultImage,
 		StateDir: directory(&faults, "state_dir", c.StateDir, dirs.state),
 		RunDir:   directory(&faults, "run_dir", c.RunDir, dirs.run),
 	}

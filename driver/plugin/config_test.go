@@ -45,17 +45,19 @@ func TestOperatorConfig(t *testing.T) {
 		text string
 		want []string // in the error; none: accepted
 	}{
-		"empty":     {"", nil},
-		"allowed":   {`allow_unsandboxed_host = true`, nil},
-		"all":       {"isolation_order = [\"apptainer\", \"host\"]\nstate_dir = \"/srv/bs\"\nrun_dir = \"/run/x\"\ndisplays = \"30-40\"\nuid_range = \"5000-5999\"\nmin_uid = 500\nallowed_users = [\"bot\"]\nallowed_groups = [\"audio\"]\nexec { role = \"viewer\" }", nil},
-		"displays":  {`displays = "from here"`, []string{"displays:"}},
-		"order":     {`isolation_order = ["auto"]`, []string{"isolation_order:"}},
-		"relative":  {`state_dir = "here"`, []string{"state_dir:"}},
-		"root":      {`run_dir = "/"`, []string{"run_dir:"}},
-		"uids":      {`uid_range = "10-5"`, []string{"uid_range:"}},
-		"min uid":   {`min_uid = 0`, []string{"min_uid:"}},
-		"exec role": {`exec { role = "boss" }`, []string{"exec.role:"}},
-		"several":   {"displays = \"x\"\nuid_range = \"y\"\nstate_dir = \"z\"", []string{"displays:", "uid_range:", "state_dir:"}},
+		"empty":      {"", nil},
+		"allowed":    {`allow_unsandboxed_host = true`, nil},
+		"all":        {"isolation_order = [\"apptainer\", \"host\"]\nstate_dir = \"/srv/bs\"\nrun_dir = \"/run/x\"\ndisplays = \"30-40\"\nuid_range = \"5000-5999\"\nmin_uid = 500\nallowed_users = [\"bot\"]\nallowed_groups = [\"audio\"]\nexec { role = \"viewer\" }", nil},
+		"displays":   {`displays = "from here"`, []string{"displays:"}},
+		"order":      {`isolation_order = ["auto"]`, []string{"isolation_order:"}},
+		"relative":   {`state_dir = "here"`, []string{"state_dir:"}},
+		"root":       {`run_dir = "/"`, []string{"run_dir:"}},
+		"uids":       {`uid_range = "10-5"`, []string{"uid_range:"}},
+		"min uid":    {`min_uid = 0`, []string{"min_uid:"}},
+		"tcp engine": {"docker {\n  endpoint = \"tcp://10.0.0.1:2375\"\n}", []string{"docker.endpoint"}},
+		"engine":     {"default_image = \"desk:1\"\ndocker {\n  endpoint = \"unix:///run/other.sock\"\n}", nil},
+		"exec role":  {`exec { role = "boss" }`, []string{"exec.role:"}},
+		"several":    {"displays = \"x\"\nuid_range = \"y\"\nstate_dir = \"z\"", []string{"displays:", "uid_range:", "state_dir:"}},
 	} {
 		t.Run(strings.ReplaceAll(name, " ", "_"), func(t *testing.T) {
 			d := newDriver(t)
@@ -125,8 +127,9 @@ exec {
 		t.Errorf("exec %+v", spec.Exec)
 	}
 	for text, want := range map[string]string{
-		"":                                        "profile: is required",
-		`colour = "red"`:                          "colour",
+		"":               "profile: is required",
+		`colour = "red"`: "colour",
+		"profile = \"a\"\nimage = \"-v /:/host\"": "image:",
 		"profile = \"a\"\ndpi = 1.5":              "dpi",
 		"profile = \"a\"\ndepth = \"deep\"":       "depth",
 		"profile = \"a\"\nexec { sudo = true }":   "sudo",

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/botscreen/botscreen/driver/fingerprint"
+	"github.com/botscreen/botscreen/driver/isolation/docker"
 )
 
 // doctorLimit bounds the whole diagnosis.
@@ -41,7 +42,13 @@ func Doctor(args []string, stdout, stderr io.Writer) int {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), doctorLimit)
 	defer cancel()
-	diagnosis := newFingerprinter(settings).Diagnose(ctx)
+	engine, err := docker.New("", settings.StateDir)
+	if err != nil {
+		_, _ = fmt.Fprintln(stderr, "doctor:", err)
+		return doctorMisuse
+	}
+	defer engine.Close()
+	diagnosis := newFingerprinter(settings, engine).Diagnose(ctx)
 	if *asJSON {
 		err = json.NewEncoder(stdout).Encode(diagnosis)
 	} else {

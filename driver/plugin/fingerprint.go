@@ -6,6 +6,7 @@ import (
 	"context"
 
 	"github.com/botscreen/botscreen/driver/fingerprint"
+	"github.com/botscreen/botscreen/driver/isolation/docker"
 	"github.com/botscreen/botscreen/driver/requirements"
 	"github.com/botscreen/botscreen/driver/task"
 	"github.com/botscreen/botscreen/shared/nomadplugin"
@@ -18,20 +19,30 @@ func (d *Driver) Fingerprint(ctx context.Context, send func(*nomadplugin.Fingerp
 		return err
 	}
 	d.mu.Lock()
-	watcher := newFingerprinter(d.settings)
+	watcher := newFingerprinter(d.settings, d.engine)
 	d.mu.Unlock()
 	return watcher.Watch(ctx, func(s fingerprint.Snapshot) error { return send(fingerprintMessage(s)) })
 }
 
-func newFingerprinter(settings task.Settings) *fingerprint.Fingerprinter {
+func newFingerprinter(settings task.Settings, engine *docker.Boundary) *fingerprint.Fingerprinter {
 	order := make([]string, len(settings.Order))
 	for i, kind := range settings.Order {
 		order[i] = string(kind)
 	}
 	return &fingerprint.Fingerprinter{
 		Version: Version, Order: order, Band: settings.Band,
-		Probes: []fingerprint.Probe{fingerprint.NewHostProbe(requirements.Host{}, settings.AllowHost)},
+		Probes: []fingerprint.Probe{fingerprint.NewHostProbe(requirements.Host{}, settings.AllowHost), dockerProbe{engine}},
 	}
+}
+
+// dockerProbe tells whether the engine can run screens.
+type dockerProbe struct{ engine *docker.Boundary }
+
+func (dockerProbe) Kind() string { return fingerprint.Docker }
+
+func (p dockerProbe) Check(ctx context.Context) fingerprint.Report {
+	health := p.engine.Check(ctx)
+	return fingerprint.Report{Ready: health.Ready, Reason: health.Reason, Version: health.Version}
 }
 
 func fingerprintMessage(s fingerprint.Snapshot) *nomadplugin.Fingerprint {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/botscreen/botscreen/driver/cgroup"
 	"github.com/botscreen/botscreen/driver/isolation"
+	"github.com/botscreen/botscreen/driver/isolation/docker"
 	"github.com/botscreen/botscreen/driver/isolation/host"
 	"github.com/botscreen/botscreen/driver/task"
 	"github.com/botscreen/botscreen/shared/nomadplugin"
@@ -28,6 +29,7 @@ type Driver struct {
 
 	mu       sync.Mutex // guards all below
 	settings task.Settings
+	engine   *docker.Boundary
 	manager  *task.Manager
 	mhz      float64 // one core's share of the node's compute, for stats
 	reaping  context.CancelFunc
@@ -67,6 +69,10 @@ func (d *Driver) SetConfig(_ context.Context, req *nomadplugin.SetConfigRequest)
 	if err != nil {
 		return fmt.Errorf("plugin config: %w", err)
 	}
+	engine, err := docker.New(config.Docker.Endpoint, settings.StateDir)
+	if err != nil {
+		return fmt.Errorf("plugin config: docker.endpoint: %w", err)
+	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if node := req.GetNomadConfig().GetDriver(); node != nil {
@@ -76,19 +82,19 @@ func (d *Driver) SetConfig(_ context.Context, req *nomadplugin.SetConfigRequest)
 		d.log.Warn("the new plugin config is used after the next restart of the plugin: screens of the present one run")
 		return nil
 	}
-	d.settings = settings
-	d.manager = task.New(settings, boundaries(d.log), d.environ, d.log)
+	d.settings, d.engine = settings, engine
+	d.manager = task.New(settings, boundaries(engine, d.log), d.environ, d.log)
 	return nil
 }
 
 // boundaries are the isolations of this build.
-func boundaries(log hclog.Logger) []isolation.Boundary {
+func boundaries(engine *docker.Boundary, log hclog.Logger) []isolation.Boundary {
 	groups, err := cgroup.Open(cgroup.Host{}, "")
 	if err != nil {
 		log.Debug("screens get no cgroup on this node", "reason", err)
 		groups = nil
 	}
-	return []isolation.Boundary{&host.Boundary{Cgroups: groups}}
+	return []isolation.Boundary{&host.Boundary{Cgroups: groups}, engine}
 }
 
 // tasks is the manager; a driver that was never configured has the defaults.

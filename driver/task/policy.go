@@ -3,6 +3,7 @@
 package task
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -11,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/botscreen/botscreen/driver/isolation"
 	"github.com/botscreen/botscreen/shared/screen"
 )
 
@@ -28,13 +30,13 @@ func afterGrace() <-chan time.Time { return time.After(termGrace) }
 
 // chooseIsolation is the node's policy. `auto` takes the first of the operator's order
 // that this driver has; the raw host only where both the operator and the order say so.
-func (m *Manager) chooseIsolation(wanted screen.Isolation) (screen.Isolation, error) {
+func (m *Manager) chooseIsolation(ctx context.Context, wanted screen.Isolation) (screen.Isolation, error) {
 	if wanted != screen.Auto {
-		return wanted, m.refusal(wanted)
+		return wanted, m.refusal(ctx, wanted)
 	}
 	var reasons []string
 	for _, kind := range m.settings.Order {
-		err := m.refusal(kind)
+		err := m.refusal(ctx, kind)
 		if err == nil {
 			return kind, nil
 		}
@@ -47,12 +49,18 @@ func (m *Manager) chooseIsolation(wanted screen.Isolation) (screen.Isolation, er
 		joinKinds(m.settings.Order), strings.Join(reasons, "; "))}
 }
 
-func (m *Manager) refusal(kind screen.Isolation) error {
+func (m *Manager) refusal(ctx context.Context, kind screen.Isolation) error {
 	if kind == screen.Host && !m.settings.AllowHost {
 		return &RefusedError{"this node does not allow raw host screens. Set allow_unsandboxed_host = true in the plugin's config on this node, or place the screen on a node with docker or apptainer"}
 	}
-	if _, ok := m.boundaries[kind]; !ok {
+	boundary, ok := m.boundaries[kind]
+	if !ok {
 		return &RefusedError{fmt.Sprintf("%s isolation is not available on this node. Choose one of those in its attribute driver.botscreen.isolations, or allow the raw host with allow_unsandboxed_host = true and isolation = \"host\"", kind)}
+	}
+	if checker, ok := boundary.(isolation.Checker); ok {
+		if reason := checker.Refusal(ctx); reason != "" {
+			return &RefusedError{fmt.Sprintf("%s isolation cannot be used on this node now: %s. Place the screen on another node, or allow the raw host with allow_unsandboxed_host = true and isolation = \"host\"", kind, strings.TrimSuffix(reason, "."))}
+		}
 	}
 	return nil
 }

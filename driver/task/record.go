@@ -34,6 +34,10 @@ type runRecord struct {
 	JobID         string            `json:"job_id"`
 	Instance      string            `json:"instance"`
 	Isolation     screen.Isolation  `json:"isolation"`
+	Image         string            `json:"image,omitempty"` // exactly this one
+	ImageDigest   string            `json:"image_digest,omitempty"`
+	StdoutPath    string            `json:"stdout_path,omitempty"`
+	StderrPath    string            `json:"stderr_path,omitempty"`
 	Account       isolation.Account `json:"account"`
 	SupervisorUID uint32            `json:"supervisor_uid"`
 	Display       int               `json:"display"`

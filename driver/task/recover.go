@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"time"
 
+	"github.com/botscreen/botscreen/driver/isolation"
 	"github.com/botscreen/botscreen/driver/process"
 )
 
@@ -73,6 +74,7 @@ func (m *Manager) adopt(ctx context.Context, r runRecord) error {
 		m.release(r.TaskID, r.id().Hash())
 		return fmt.Errorf("recover task: %w", err)
 	}
+	m.followLogs(ctx, r, sandbox)
 	sup, err := adoptSupervisor(r.Supervisor)
 	if errors.Is(err, process.ErrGone) {
 		// Also for a session that has ended: its supervisor's successor knows how.
@@ -87,6 +89,30 @@ func (m *Manager) adopt(ctx context.Context, r runRecord) error {
 	}
 	m.follow(r, sandbox, sup, uint64(time.Now().UnixMicro()))
 	return nil
+}
+
+// followLogs goes on with the output of a sandbox that comes by way of an engine. A
+// session on the host holds the task's logs itself.
+func (m *Manager) followLogs(ctx context.Context, r runRecord, sandbox isolation.Sandbox) {
+	follower, ok := sandbox.(isolation.LogFollower)
+	if !ok {
+		return
+	}
+	stdout, err := openLog(ctx, r.StdoutPath)
+	if err != nil {
+		m.log.Warn("the screen's output is not logged any more", "profile", r.Profile, "error", err)
+		return
+	}
+	defer stdout.Close()
+	stderr, err := openLog(ctx, r.StderrPath)
+	if err != nil {
+		m.log.Warn("the screen's output is not logged any more", "profile", r.Profile, "error", err)
+		return
+	}
+	defer stderr.Close()
+	if err := follower.FollowLogs(stdout, stderr, time.Now()); err != nil {
+		m.log.Warn("the screen's output is not logged any more", "profile", r.Profile, "error", err)
+	}
 }
 
 // clearLeftovers ends what an earlier run of this screen left: after a driver that died

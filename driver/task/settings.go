@@ -26,7 +26,9 @@ type Settings struct {
 
 	AllowHost bool // allow_unsandboxed_host
 	Order     []screen.Isolation
-	Band      display.Band
+	// DefaultImage is what sandboxes run whose job names no image.
+	DefaultImage string
+	Band         display.Band
 	// FirstUID and LastUID are the driver's own uids: two for each profile, one for the
 	// supervisor and one for the session of a job without `user`.
 	FirstUID, LastUID uint32

@@ -73,6 +73,7 @@ func (s *start) run(ctx context.Context) (*Task, error) {
 		s.chooseIsolation,
 		s.clearLeftovers,
 		s.resolveAccounts,
+		s.resolveImage,
 		s.openLogs,
 		s.bringUp,
 	}
@@ -111,7 +112,7 @@ func (s *start) lockScreen(ctx context.Context) (*slot.Slot, error) {
 // chooseIsolation applies the node's policy: what cannot be had is refused with the
 // option that would allow it, never replaced by something weaker (P1).
 func (s *start) chooseIsolation(ctx context.Context) error {
-	kind, err := s.m.chooseIsolation(s.request.Spec.Isolation)
+	kind, err := s.m.chooseIsolation(ctx, s.request.Spec.Isolation)
 	if err != nil {
 		return err
 	}
@@ -124,7 +125,7 @@ func (s *start) chooseIsolation(ctx context.Context) error {
 		V: recordVersion, Namespace: s.request.Namespace, Profile: spec.Profile,
 		TaskID: s.request.TaskID, AllocID: s.request.AllocID, TaskName: s.request.TaskName,
 		AllocDir: s.request.AllocDir, JobID: s.request.JobID, Instance: newInstance(),
-		Isolation: kind, Geometry: spec.Geometry, Exec: boundExec(spec.Exec, s.m.settings.Exec),
+		Isolation: kind, StdoutPath: s.request.StdoutPath, StderrPath: s.request.StderrPath, Geometry: spec.Geometry, Exec: boundExec(spec.Exec, s.m.settings.Exec),
 		Started: time.Now().UTC(),
 	}
 	return nil
@@ -161,6 +162,33 @@ func (s *start) resolveAccounts(context.Context) error {
 		}
 		s.record.Account = account
 	}
+	return nil
+}
+
+// pullLimit bounds the fetch of an image; it has its own limit because it says nothing
+// about the desktop (S7).
+const pullLimit = 10 * time.Minute
+
+// resolveImage finds out exactly which image a sandbox will run, and has it here before
+// anything waits for memory or a turn.
+func (s *start) resolveImage(ctx context.Context) error {
+	imager, ok := s.boundary.(isolation.Imager)
+	if !ok {
+		return nil
+	}
+	reference := s.request.Spec.Image
+	if reference == "" {
+		reference = s.m.settings.DefaultImage
+	}
+	ctx, cancel := context.WithTimeout(ctx, pullLimit)
+	defer cancel()
+	image, err := imager.Resolve(ctx, reference, func() {
+		s.say(screen.Queued, control.EventState, "Pulling the image "+reference)
+	})
+	if err != nil {
+		return err
+	}
+	s.record.Image, s.record.ImageDigest = image.Reference, image.Digest
 	return nil
 }
 
@@ -322,6 +350,11 @@ func (s *start) order() isolation.Order {
 		DialDir: s.places.dial, XDir: s.places.x, Home: s.places.data, Hidden: hidden, Scratch: s.places.scratch,
 		Log: s.stdout, ErrorLog: s.stderr, Limits: s.request.Limits,
 		JoinCgroups: s.request.JoinCgroups, NetworkNamespace: s.request.NetworkNamespace,
+		Image: s.record.Image,
+		Labels: map[string]string{
+			"namespace": s.request.Namespace, "job": s.request.JobID, "alloc": s.request.AllocID,
+			"task": s.request.TaskName, "profile": string(s.request.Spec.Profile),
+		},
 	}
 }
 

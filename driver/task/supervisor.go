@@ -106,7 +106,7 @@ func (m *Manager) supervisorFiles(r *runRecord, p places, plan *dialhome.Plan) (
 		return nil, err
 	}
 	config, err := memfd("supervisor", supervisorConfig{
-		Namespace: r.Namespace, Profile: r.Profile, Isolation: r.Isolation, Instance: r.Instance,
+		Namespace: r.Namespace, Profile: r.Profile, Isolation: r.Isolation, Instance: r.Instance, ImageDigest: r.ImageDigest,
 		Session: r.Sandbox.Session, Geometry: r.Geometry, Exec: r.Exec, Warnings: r.Warnings,
 		SharedPIDs: r.Isolation == screen.Host, Plan: plan, Known: floor > 0, LeaseFloor: floor,
 	})

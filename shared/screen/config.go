@@ -15,6 +15,7 @@ import (
 type Config struct {
 	Profile         string
 	Isolation       string
+	Image           string // what a sandbox runs; empty: the node's default_image
 	Geometry        string
 	Depth           int
 	DPI             int
@@ -58,6 +59,7 @@ const (
 type Spec struct {
 	Profile         Profile
 	Isolation       Isolation
+	Image           string
 	Geometry        Geometry
 	Depth, DPI      int
 	MinFreeMemoryMB int
@@ -94,6 +96,8 @@ func (s Spec) Deadline(chosen Isolation) time.Duration {
 // keyboardLayout goes to xkbcomp; the form is the one of rule X42.
 var (
 	keyboardLayout = regexp.MustCompile(`^[a-z]{2,8}(\([a-z0-9_-]+\))?(,[a-z]{2,8}(\([a-z0-9_-]+\))?){0,3}$`)
+	// imageReference is what an engine may be asked for: one word that is no option.
+	imageReference = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9._:/@-]{0,511}$`)
 	envName        = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,127}$`)
 )
 
@@ -108,6 +112,7 @@ func (c Config) Validate() (Spec, error) {
 	var faults Faults
 	spec := Spec{
 		Profile:         Profile(c.Profile),
+		Image:           c.Image,
 		Depth:           c.Depth,
 		DPI:             c.DPI,
 		MinFreeMemoryMB: c.MinFreeMemoryMB,
@@ -121,6 +126,9 @@ func (c Config) Validate() (Spec, error) {
 	}
 	c.validateProfile(&faults)
 	spec.Isolation = oneOf(&faults, "isolation", c.Isolation, Isolations...)
+	if c.Image != "" && !imageReference.MatchString(c.Image) {
+		faults.Add("image", c.Image, "is not an image reference such as \"registry.example/desk:1.4\" or \"desk@sha256:…\"")
+	}
 	spec.Look = oneOf(&faults, "look", c.Look, Lean, Full)
 	c.validateDisplay(&faults, &spec)
 	spec.StartTimeout = parseDuration(&faults, "start_timeout", c.StartTimeout, time.Second, maxStartTimeout)
