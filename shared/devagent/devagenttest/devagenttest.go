@@ -7,10 +7,13 @@ package devagenttest
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -23,6 +26,7 @@ import (
 	"github.com/botscreen/botscreen/shared/devagent/node"
 	"github.com/botscreen/botscreen/shared/devagent/taskdir"
 	"github.com/botscreen/botscreen/shared/nomadplugin"
+	"github.com/botscreen/botscreen/shared/nomadplugin/host"
 )
 
 // PluginName is the file of the test driver.
@@ -94,9 +98,22 @@ func NewDirs(t testing.TB) Dirs {
 		for _, a := range allocs {
 			_ = taskdir.Alloc{Dir: filepath.Join(d.Data, "alloc", a.Name())}.Remove()
 		}
+		endPlugin(filepath.Join(d.Data, "plugins", PluginName+".json"))
 		_ = os.RemoveAll(base)
 	})
 	return d
+}
+
+// endPlugin ends the plugin that outlived an agent which was killed.
+func endPlugin(record string) {
+	text, err := os.ReadFile(record)
+	if err != nil {
+		return
+	}
+	var r host.Reattach
+	if json.Unmarshal(text, &r) == nil && startOf(r.PID) == strconv.FormatUint(r.StartTime, 10) {
+		_ = syscall.Kill(r.PID, syscall.SIGKILL)
+	}
 }
 
 // Config is that of an agent with the test driver.
