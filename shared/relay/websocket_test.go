@@ -4,6 +4,8 @@ package relay
 
 import (
 	"errors"
+	"io"
+	"net"
 	"net/http"
 	"strings"
 	"sync"
@@ -15,6 +17,7 @@ import (
 
 	"github.com/botscreen/botscreen/shared/lease"
 	"github.com/botscreen/botscreen/shared/relay/ticket"
+	"github.com/botscreen/botscreen/shared/rfb"
 )
 
 // R2: a foreign Host or Origin is refused before the upgrade, and burns no ticket
@@ -206,4 +209,57 @@ func TestL9AfterAReplacement(t *testing.T) {
 			<-changed
 		}
 	}
+}
+
+// L9: the older stream of a viewer is out of the lease before the newer one can end.
+func TestL9OlderStreamLeavesFirst(t *testing.T) {
+	w := newWorld(t)
+	older := w.newViewer(&streamLink{pipeEnd()}, Admission{Grant: ticket.Grant{Viewer: "a", Mode: ticket.Control}})
+	newer := w.newViewer(&streamLink{pipeEnd()}, Admission{Grant: older.grant})
+	for _, v := range []*viewer{older, newer} {
+		if err := w.attach(v); err != nil {
+			t.Fatal(err)
+		}
+		w.take(t, "a")
+	}
+	w.detach(newer, true)
+	w.detach(older, false) // late
+	if l, _ := w.keeper.Lease(); l.Held() {
+		t.Errorf("%+v", l)
+	}
+}
+
+// leaving is a link that takes no more, whose viewer says a moment later that it left.
+type leaving struct {
+	streamLink
+	said chan struct{}
+}
+
+func (l *leaving) Read([]byte) (int, error) { <-l.said; return 0, io.EOF }
+func (l *leaving) Write([]byte) (int, error) {
+	return 0, net.ErrClosed
+}
+func (l *leaving) tell(any) error  { return net.ErrClosed }
+func (l *leaving) endOf(error) End { return End{Code: Normal} }
+
+// L9: a write that fails because the viewer is leaving does not make its leaving an
+// accident.
+func TestL9ReaderKnowsWhy(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		for _, late := range []time.Duration{farewell / 2, 2 * farewell} {
+			link := &leaving{streamLink{pipeEnd()}, make(chan struct{})}
+			v := w.newViewer(link, Admission{Grant: ticket.Grant{Viewer: "a", Mode: ticket.Control}})
+			upstream, server := net.Pipe()
+			v.upstream = upstream
+			go server.Write([]byte{rfb.TypeBell})
+			time.AfterFunc(late, func() { close(link.said) })
+			v.run()
+			if v.end.Deliberate() != (late < farewell) {
+				t.Errorf("said after %v: %v", late, v.end)
+			}
+			server.Close()
+		}
+		w.Close()
+	})
 }
