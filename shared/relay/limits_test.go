@@ -85,13 +85,14 @@ func TestR10Activity(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var n atomic.Int32
 		w := newWorld(t, func(o *Options) { o.Activity = func() { n.Add(1) } })
+		begin := time.Now()
 		p := w.come(t, "v", ticket.Watch)
 		for range 100 {
 			p.send(t, rfb.UpdateRequest{Area: corner}.Append(nil))
 		}
 		synctest.Wait()
-		if n.Load() != 1 {
-			t.Errorf("%d stamps at once", n.Load())
+		if n.Load() != 1 || !time.Now().Equal(begin) {
+			t.Errorf("%d stamps after %v", n.Load(), time.Since(begin))
 		}
 		time.Sleep(10*time.Minute + time.Second)
 		if n.Load() != 11 {

@@ -4,10 +4,12 @@ package relay
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 
@@ -71,3 +73,36 @@ func TestX43Listener(t *testing.T) {
 
 // elsewhere is a listener that others can reach.
 type elsewhere struct{ net.Listener }
+
+// X43: with TLS, from 1.2 on, another address may be served, and viewers come through.
+func TestX43TLS(t *testing.T) {
+	w := newWorld(t)
+	lender := httptest.NewUnstartedServer(nil) // of a certificate
+	lender.StartTLS()
+	defer lender.Close()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	config := &tls.Config{Certificates: lender.TLS.Certificates}
+	go func() { done <- Listener{Relay: w.Relay, TLS: config}.Serve(ctx, elsewhere{ln}) }()
+	trusting := func(most uint16) *http.Client {
+		client := lender.Client()
+		transport := client.Transport.(*http.Transport).Clone()
+		transport.TLSClientConfig.MinVersion, transport.TLSClientConfig.MaxVersion = tls.VersionTLS10, most
+		return &http.Client{Transport: transport}
+	}
+	url := "https://" + ln.Addr().String()
+	if resp, err := trusting(tls.VersionTLS11).Get(url); err == nil {
+		resp.Body.Close()
+		t.Error("TLS 1.1 is spoken")
+	}
+	d := &door{w, url + PathView, trusting(0)}
+	d.visit(t, "v", ticket.Watch)
+	cancel()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}
