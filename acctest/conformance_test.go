@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -88,11 +89,28 @@ func shortDir(t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	t.Cleanup(func() {
+		unmountBelow(dir)
+		_ = os.RemoveAll(dir)
+	})
 	if err := os.Chmod(dir, 0o711); err != nil {
 		t.Fatal(err)
 	}
 	return dir
+}
+
+// unmountBelow takes away what an agent mounted for its allocations: it keeps them until
+// it collects the allocation, long after the test.
+func unmountBelow(dir string) {
+	mounts, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		return
+	}
+	for line := range strings.Lines(string(mounts)) {
+		if fields := strings.Fields(line); len(fields) > 4 && strings.HasPrefix(fields[4], dir+"/") {
+			_ = syscall.Unmount(fields[4], syscall.MNT_DETACH)
+		}
+	}
 }
 
 // hashes name the screens of this test, as the driver names their cgroups.
