@@ -329,10 +329,11 @@ type person struct {
 	seen bytes.Buffer
 }
 
-// come joins as a viewer and reads the picture from then on.
-func (w *world) come(t testing.TB, v lease.ViewerID, mode ticket.Mode) *person {
+// come joins as a viewer, with a US keyboard unless it says another, and reads the
+// picture from then on.
+func (w *world) come(t testing.TB, v lease.ViewerID, mode ticket.Mode, layout ...string) *person {
 	t.Helper()
-	p := w.knock(v, mode)
+	p := w.knock(v, mode, layout...)
 	if _, _, err := rfb.Join(p.conn, rfb.MaxSize); err != nil {
 		t.Fatal(err)
 	}
@@ -342,11 +343,12 @@ func (w *world) come(t testing.TB, v lease.ViewerID, mode ticket.Mode) *person {
 }
 
 // knock connects and leaves the handshake to the test.
-func (w *world) knock(v lease.ViewerID, mode ticket.Mode) *person {
+func (w *world) knock(v lease.ViewerID, mode ticket.Mode, layout ...string) *person {
+	a := Admission{Grant: ticket.Grant{Viewer: v, Mode: mode}, Layout: append(layout, "us")[0]}
 	ours, theirs := net.Pipe()
 	p := &person{conn: ours, end: make(chan End, 1)}
 	go func() {
-		p.end <- w.ServeStream(context.Background(), theirs, Admission{Grant: ticket.Grant{Viewer: v, Mode: mode}, Layout: "us"})
+		p.end <- w.ServeStream(context.Background(), theirs, a)
 	}()
 	return p
 }

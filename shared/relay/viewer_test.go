@@ -175,6 +175,12 @@ func TestR7EncodingsFiltered(t *testing.T) {
 		t.Errorf("%x", got)
 	}
 	// R13: key codes only where the person's keyboard is the desktop's.
+	other := w.come(t, "b", ticket.Control, "de")
+	other.send(t, list)
+	other.sync(t, w, w.x.output(1))
+	if got := w.x.output(1).stream(); !bytes.Contains(got, want(false)) {
+		t.Errorf("another keyboard: %x", got)
+	}
 	for layout, same := range map[string]bool{"us": true, "de": false, "": false} {
 		if v := w.newViewer(nil, Admission{Layout: layout}); v.keycodes != same {
 			t.Errorf("layout %q: %v", layout, v.keycodes)
