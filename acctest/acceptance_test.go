@@ -133,6 +133,12 @@ func jobToStop(t *testing.T, a *agent) {
 	if r := a.botscreen(t, "exec", "walker", "sh", "-c", "echo out; echo err >&2; exit 43"); r.code != 43 || r.stdout != "out\n" || !strings.Contains(r.stderr, "err\n") {
 		t.Errorf("exec: %s", r)
 	}
+	if r := a.botscreen(t, "exec", "walker", "--", "sh", "-c", "echo $XAUTHORITY"); !strings.HasSuffix(r.stdout, ".untrusted\n") {
+		t.Errorf("exec's display: %s", r)
+	}
+	if r := a.botscreen(t, "exec", "--gui", "walker", "sh", "-c", "echo $XAUTHORITY"); r.code != 0 || !strings.HasSuffix(r.stdout, "/Xauthority\n") {
+		t.Errorf("exec --gui's display: %s", r)
+	}
 	if r := a.botscreen(t, "exec", "walker", "no-such-program"); r.code != 127 {
 		t.Errorf("exec of nothing: %s", r)
 	}

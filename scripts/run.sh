@@ -37,7 +37,7 @@ cat <<EOF
 
 screen.png is a picture of the desktop.
 Look again with:  bin/botscreen screenshot -o screen.png $profile
-Run something:    bin/botscreen exec $profile -- xfce4-terminal
+Run something:    bin/botscreen exec --gui $profile -- xfce4-terminal
 EOF
 if [ -t 0 ] && [ -t 1 ]; then
 	echo "Ctrl-C stops the desktop and the agent."

@@ -18,10 +18,13 @@ import (
 	"github.com/botscreen/botscreen/shared/nomadjob"
 )
 
-type execFlags struct{ stdin, tty, noTTY, force bool }
+type execFlags struct{ stdin, tty, noTTY, force, gui bool }
 
-// forceCommand in front of a command is the driver's word for force.
-const forceCommand = "botscreen:force"
+// In front of a command these are the driver's words for force and gui.
+const (
+	forceCommand = "botscreen:force"
+	guiCommand   = "botscreen:gui"
+)
 
 func (c *cli) execCommand() *cobra.Command {
 	var f execFlags
@@ -33,6 +36,9 @@ too. The exit code is the command's.
 
 While a person has control of the screen it is refused, and when one takes it the command is ended;
 -force goes over both.
+
+The command's display trusts it little: it can connect, and neither show most windows nor see what others do.
+-gui gives it the display of the desktop's own programs.
 
 What it prints is shown as it comes when the command has a terminal: it is the screen's program that
 writes to yours.`,
@@ -49,6 +55,9 @@ writes to yours.`,
 			if f.force {
 				command = append([]string{forceCommand}, command...)
 			}
+			if f.gui {
+				command = append([]string{guiCommand}, command...)
+			}
 			return c.exec(cmd.Context(), args[0], command, f)
 		},
 	}
@@ -56,6 +65,7 @@ writes to yours.`,
 	cmd.Flags().BoolVarP(&f.tty, "tty", "t", false, "give the command a terminal (default: when standard input is one)")
 	cmd.Flags().BoolVarP(&f.noTTY, "no-tty", "T", false, "give it none")
 	cmd.Flags().BoolVar(&f.force, "force", false, "run it though a person has control")
+	cmd.Flags().BoolVar(&f.gui, "gui", false, "for a program that shows windows")
 	// What follows SCREEN is the command's.
 	cmd.Flags().SetInterspersed(false)
 	return cmd
