@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"net"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -129,4 +130,21 @@ func TestDoCancelled(t *testing.T) {
 		}
 		w.Close()
 	})
+}
+
+// LSE-01, L6: also a change that no message met, before the answer, is noticed.
+func TestLSE01CheckedAtTheEnd(t *testing.T) {
+	var w *world
+	w = newWorld(t, func(o *Options) {
+		dial := o.Dial
+		o.Dial = func(ctx context.Context) (net.Conn, error) {
+			w.take(t, "a")
+			w.keeper.Free()
+			return dial(ctx)
+		}
+	})
+	var changed *lease.ChangedError
+	if err := w.Do(t.Context(), w.epoch(), nil); !errors.As(err, &changed) {
+		t.Errorf("%v", err)
+	}
 }
