@@ -337,6 +337,8 @@ func twentyAtOnce(t *testing.T, a *agent) {
 	gone(t, a)
 }
 
+// agentRestart: the desktops of before are those of after, whatever ended the agent. Each
+// start of an agent runs the plugin three times, twice to throw it away (NMD-01).
 func agentRestart(t *testing.T, a *agent, sig syscall.Signal) {
 	names := []string{"one", "two", "three"}
 	for _, name := range names {

@@ -238,6 +238,28 @@ func TestX6PathCallsAsRoot(t *testing.T) {
 	}
 }
 
+// DSP-19: a parent-death signal is tied to the thread that forked, which Go may end at
+// any time, and would end screens with the driver.
+func TestDSP19NoParentDeathSignal(t *testing.T) {
+	base := root(t)
+	err := filepath.WalkDir(filepath.Join(base, "driver"), func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		if bytes.Contains(text, []byte("Pdeathsig")) || bytes.Contains(text, []byte("PR_SET_PDEATHSIG")) {
+			t.Errorf("%s sets a parent-death signal", path)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 func TestLicenceLines(t *testing.T) {
 	base := root(t)
 	err := filepath.WalkDir(base, func(path string, d fs.DirEntry, err error) error {

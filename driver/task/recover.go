@@ -41,14 +41,43 @@ func (m *Manager) Recover(ctx context.Context, id ID, state []byte) error {
 	}
 	var current runRecord
 	err := m.runs.load(r.id().Hash(), &current)
-	if errors.Is(err, fs.ErrNotExist) || err == nil && current.Instance != r.Instance {
+	switch {
+	case errors.Is(err, fs.ErrNotExist) && r.Sandbox.Session.Alive():
+		// The record was lost, and Nomad's own copy of it names a session that lives.
+		m.log.Warn("the run's record was lost; going on with what Nomad kept", "profile", r.Profile)
+		if err := m.runs.save(r.id().Hash(), r); err != nil {
+			return fmt.Errorf("recover task: %w", err)
+		}
+		return m.adopt(ctx, r)
+	case errors.Is(err, fs.ErrNotExist):
 		m.finished(r, m.resultOf(r))
 		return nil
+	case err != nil:
+		return fmt.Errorf("recover task: %w", err)
+	case current.Instance != r.Instance:
+		m.finished(r, m.resultOf(r))
+		return m.endRemnant(ctx, r)
 	}
+	return m.adopt(ctx, current)
+}
+
+// endRemnant ends what is left of a run whose screen another run has taken over. The
+// run directory is that one's.
+func (m *Manager) endRemnant(ctx context.Context, r runRecord) error {
+	boundary, ok := m.boundaries[r.Isolation]
+	if !ok || !r.Sandbox.Session.Alive() {
+		return nil
+	}
+	sandbox, err := boundary.Adopt(ctx, r.Sandbox)
 	if err != nil {
 		return fmt.Errorf("recover task: %w", err)
 	}
-	return m.adopt(ctx, current)
+	ctx, cancel := context.WithTimeout(ctx, killLimit)
+	defer cancel()
+	if err := sandbox.Kill(ctx); err != nil {
+		return fmt.Errorf("recover task: %w", err)
+	}
+	return nil
 }
 
 // resultOf is how a run ended that has no record any more.
