@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// DSP-06 is this and TestD7MissingDirectoryIsMade: not ours, read-only, absent.
 func TestD7SocketDirInWords(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root to make directories of other owners")
