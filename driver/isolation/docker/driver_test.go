@@ -25,9 +25,9 @@ import (
 	"github.com/botscreen/botscreen/shared/screen"
 )
 
-// imaged gives every order the test's image.
+// imaged gives every order the test's image, and shows nothing else of docker's.
 type imaged struct {
-	*Boundary
+	isolation.Boundary
 	image string
 }
 

@@ -7,9 +7,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -94,12 +96,13 @@ func TestLogs(t *testing.T) {
 	b := boundary(t)
 	order := newOrder(t, emptyImage(t, b))
 	s := launched(t, b, order)
-	must(t, unix.Kill(s.record.Session.PID, unix.SIGTERM)) // it says why it ends
+	makeItSpeak(t, order)
+	must(t, unix.Kill(s.record.Session.PID, unix.SIGKILL))
 	awaitDone(t, s)
 	s.logs.drain(bounded(t))
 	first, err := os.ReadFile(order.Log.Name())
 	must(t, err)
-	if n := bytes.Count(first, []byte("ended from outside")); n != 1 {
+	if n := bytes.Count(first, []byte("session: ")); n != 1 {
 		t.Errorf("%d lines in the log:\n%s", n, first)
 	}
 	if bytes.Contains(first, []byte("Z session")) {
@@ -114,6 +117,33 @@ func TestLogs(t *testing.T) {
 	if !bytes.Equal(first, again) {
 		t.Errorf("passed on twice:\n%s", again)
 	}
+}
+
+// makeItSpeak lets a session meet a supervisor that talks nonsense, which it says in its
+// log, and waits for that.
+func makeItSpeak(t *testing.T, order isolation.Order) {
+	t.Helper()
+	path := filepath.Join(order.DialDir, "s")
+	l, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: path, Net: "unixpacket"})
+	must(t, err)
+	must(t, os.Chmod(path, 0o666))
+	must(t, l.SetDeadline(time.Now().Add(limit)))
+	c, err := l.Accept()
+	must(t, err)
+	_, err = c.Write([]byte("nonsense"))
+	must(t, err)
+	_ = l.Close() // only once
+	for end := time.Now().Add(limit); ; runtime.Gosched() {
+		text, err := os.ReadFile(order.Log.Name())
+		must(t, err)
+		if bytes.Contains(text, []byte("session: ")) {
+			break
+		}
+		if time.Now().After(end) {
+			t.Fatalf("the session says nothing: %s", text)
+		}
+	}
+	_ = c.Close()
 }
 
 // S8a: a log that nobody reads holds up neither the session nor its removal.
@@ -219,6 +249,7 @@ func TestDOC05LiveRestore(t *testing.T) {
 		t.Errorf("usage without an engine: %v", err)
 	}
 	e.start()
+	makeItSpeak(t, order)
 	must(t, unix.Kill(s.record.Session.PID, unix.SIGTERM))
 	awaitDone(t, s)
 	if status, ok := s.Status(); !ok || status.Code != 1 {
