@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -188,10 +189,29 @@ func newEngine(t *testing.T, live bool) *engine {
 			text, _ := os.ReadFile(dir + "/log")
 			t.Logf("%s", text)
 		}
-		_ = os.RemoveAll(dir)
+		// An engine that keeps containers alive leaves its mounts to its successor.
+		for _, m := range slices.Backward(mountPoints(t, dir)) {
+			must(t, unix.Unmount(m, unix.MNT_DETACH))
+		}
+		must(t, os.RemoveAll(dir))
 	})
 	e.start()
 	return e
+}
+
+// mountPoints are those below dir, in the order they were mounted, see
+// proc_pid_mountinfo(5).
+func mountPoints(t *testing.T, dir string) []string {
+	t.Helper()
+	text, err := os.ReadFile("/proc/self/mountinfo")
+	must(t, err)
+	var points []string
+	for line := range strings.Lines(string(text)) {
+		if fields := strings.Fields(line); len(fields) > 4 && strings.HasPrefix(fields[4], dir+"/") {
+			points = append(points, fields[4])
+		}
+	}
+	return points
 }
 
 func (e *engine) start() {
