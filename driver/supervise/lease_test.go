@@ -209,7 +209,9 @@ func TestL11HeldScreen(t *testing.T) {
 	r := newRig(t, nil)
 	f := r.session(starting())
 	held := r.take("ann")
-	err := r.client.Stop(t.Context(), control.StopRequest{})
+	bounded, end := context.WithTimeout(t.Context(), limit)
+	defer end()
+	err := r.client.Stop(bounded, control.StopRequest{})
 	if !isKind(err, control.Held) || !strings.Contains(err.Error(), "--force") {
 		t.Errorf("stop: %v", err)
 	}

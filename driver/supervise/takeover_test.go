@@ -4,6 +4,7 @@ package supervise
 
 import (
 	"testing"
+	"time"
 
 	"github.com/botscreen/botscreen/driver/session/dialhome"
 	"github.com/botscreen/botscreen/shared/control"
@@ -21,6 +22,18 @@ func (r *rig) running(f *fake, force bool) (id uint64, outcome chan execOutcome,
 		r.t.Fatalf("the command did not start: %+v", got)
 	}
 	return p.ID, outcome, passed
+}
+
+// over waits for a command's end.
+func over(t *testing.T, outcome chan execOutcome) execOutcome {
+	t.Helper()
+	select {
+	case got := <-outcome:
+		return got
+	case <-time.After(limit):
+		t.Fatalf("the command has not ended within %s", limit)
+		return execOutcome{}
+	}
 }
 
 // killed is the command that the session is told to kill next.
@@ -46,7 +59,7 @@ func TestX20Takeover(t *testing.T) {
 	forced, going, farForced := r.running(f, true)
 	r.take("ann")
 	// Neither a report of its end nor that of its outputs comes from the session.
-	got := <-outcome
+	got := over(t, outcome)
 	if got.err != nil || got.result.Kind != control.HumanHasControl || got.result.Signal != sigKill || got.result.Error == "" {
 		t.Errorf("the caller hears %+v", got)
 	}
@@ -66,7 +79,7 @@ func TestX20Takeover(t *testing.T) {
 	for command, outcome := range map[uint64]chan execOutcome{forced: going, another: ended} {
 		f.event(dialhome.EventExited, dialhome.Exited{Command: command, Code: 5})
 		dialhome.CloseAll(map[uint64][]*dialhome.Descriptor{forced: farForced, another: farAnother}[command])
-		if got := <-outcome; got.err != nil || got.result.ExitCode != 5 || got.result.Kind != "" {
+		if got := over(t, outcome); got.err != nil || got.result.ExitCode != 5 || got.result.Kind != "" {
 			t.Errorf("with force: %+v", got)
 		}
 	}
@@ -74,7 +87,7 @@ func TestX20Takeover(t *testing.T) {
 	id, outcome, far = r.running(f, false)
 	f.event(dialhome.EventExited, dialhome.Exited{Command: id})
 	dialhome.CloseAll(far)
-	if got := <-outcome; got.err != nil || got.result.ExitCode != 0 {
+	if got := over(t, outcome); got.err != nil || got.result.ExitCode != 0 {
 		t.Errorf("after the hand-back: %+v", got)
 	}
 }
@@ -99,7 +112,7 @@ func TestX20TakeoverDuringTheStart(t *testing.T) {
 				r.release("ann")
 			}
 			f.answer(p.ID, nil)
-			if got := <-outcome; !isKind(got.err, tc.want) {
+			if got := over(t, outcome); !isKind(got.err, tc.want) {
 				t.Errorf("the caller hears %+v", got)
 			}
 			if killed := f.killed(); killed != p.ID {
