@@ -150,6 +150,10 @@ func jobToStop(t *testing.T, a *agent) {
 			t.Errorf("status %s: %s", word, out)
 		}
 	}
+	// D7: the first X server of a node must not come to own the directory of all sockets.
+	if info, err := os.Stat("/tmp/.X11-unix"); err != nil || info.Mode() != os.ModeDir|os.ModeSticky|0o777 || info.Sys().(*syscall.Stat_t).Uid != 0 {
+		t.Errorf("/tmp/.X11-unix: %v, %v", info, err)
+	}
 	p := only(t, a)
 	a.must(t, "stop", "walker")
 	gone(t, a)

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"time"
 
@@ -297,6 +298,9 @@ func (s *start) forgetDisplay() {
 
 // launch claims a number, records the intent, starts both processes and waits.
 func (s *start) launch(ctx context.Context, taken []display.Number) error {
+	if err := s.prepareSocketDir(); err != nil {
+		return err
+	}
 	claim, err := s.m.claims.Claim(ctx, display.Number(s.profile.LastDisplay), taken...)
 	if err != nil {
 		return fmt.Errorf("reserve display: %w", err)
@@ -326,6 +330,24 @@ func (s *start) launch(ctx context.Context, taken []display.Number) error {
 	s.record.Ready = true
 	s.profile.LastDisplay = s.record.Display
 	return errors.Join(s.m.runs.save(hash, s.record), s.m.saveProfile(s.profile))
+}
+
+// prepareSocketDir makes the node's directory of X sockets before an X server does: the
+// first one runs as its screen's uid, which would own the directory and could replace
+// every other screen's socket (D7). What is wrong with it short of useless is a warning.
+func (s *start) prepareSocketDir() error {
+	if s.record.Isolation != screen.Host {
+		return nil // a sandbox has its own /tmp
+	}
+	err := s.m.claims.PrepareSocketDir()
+	var problem *display.SocketDirError
+	if errors.As(err, &problem) && !problem.Fatal {
+		if !slices.Contains(s.record.Warnings, problem.Sentence()) {
+			s.record.Warnings = append(s.record.Warnings, problem.Sentence())
+		}
+		return nil
+	}
+	return err
 }
 
 func (s *start) launchSession(ctx context.Context) error {
