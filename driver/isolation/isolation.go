@@ -132,6 +132,13 @@ type Explainer interface {
 	EndReason() string
 }
 
+// Sweeper is a boundary whose sandboxes can be left behind where no record tells of them.
+type Sweeper interface {
+	// Sweep removes this driver's sandboxes of instances that keep does not want and that
+	// are older than grace, and names what it removed. It ends with ctx.
+	Sweep(ctx context.Context, keep func(instance string) bool, grace time.Duration) ([]string, error)
+}
+
 // Boundary launches and finds sandboxes of one kind.
 type Boundary interface {
 	Kind() screen.Isolation

@@ -27,9 +27,10 @@ func (e *ProfileBusyError) Sentence() string {
 	return fmt.Sprintf("the profile's screen is in use by task %s. A profile has one screen at a time: stop that task, or give this job another profile", e.Task)
 }
 
-// RefusedError says that a policy of this node does not allow what the job asks for.
+// RefusedError says that this node does not run what the job asks for.
 type RefusedError struct {
-	Reason string // a sentence that names the option which would allow it
+	Reason  string // a sentence that names the option which would allow it
+	Passing bool   // no policy but the state of now, such as an engine that does not answer
 }
 
 func (e *RefusedError) Error() string    { return "isolation_refused: " + e.Reason }
@@ -53,11 +54,17 @@ func Transient(err error) bool {
 	var busy *ProfileBusyError
 	var start *StartError
 	var logs *logError
+	var refused *RefusedError
+	var passing interface{ Temporary() bool }
 	switch {
 	case errors.As(err, &floor), errors.As(err, &gate), errors.As(err, &displays), errors.As(err, &busy), errors.As(err, &logs):
 		return true
+	case errors.As(err, &refused):
+		return refused.Passing
 	case errors.As(err, &start):
 		return start.Cause != causeMissing // a missing program does not appear by itself
+	case errors.As(err, &passing):
+		return passing.Temporary() // a boundary's own word
 	}
 	return false
 }

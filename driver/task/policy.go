@@ -35,6 +35,7 @@ func (m *Manager) chooseIsolation(ctx context.Context, wanted screen.Isolation) 
 		return wanted, m.refusal(ctx, wanted)
 	}
 	var reasons []string
+	passing := false
 	for _, kind := range m.settings.Order {
 		err := m.refusal(ctx, kind)
 		if err == nil {
@@ -43,23 +44,24 @@ func (m *Manager) chooseIsolation(ctx context.Context, wanted screen.Isolation) 
 		var refused *RefusedError
 		if errors.As(err, &refused) {
 			reasons = append(reasons, refused.Reason)
+			passing = passing || refused.Passing
 		}
 	}
-	return "", &RefusedError{fmt.Sprintf("no isolation of this node's isolation_order (%s) can be had: %s",
+	return "", &RefusedError{Passing: passing, Reason: fmt.Sprintf("no isolation of this node's isolation_order (%s) can be had: %s",
 		joinKinds(m.settings.Order), strings.Join(reasons, "; "))}
 }
 
 func (m *Manager) refusal(ctx context.Context, kind screen.Isolation) error {
 	if kind == screen.Host && !m.settings.AllowHost {
-		return &RefusedError{"this node does not allow raw host screens. Set allow_unsandboxed_host = true in the plugin's config on this node, or place the screen on a node with docker or apptainer"}
+		return &RefusedError{Reason: "this node does not allow raw host screens. Set allow_unsandboxed_host = true in the plugin's config on this node, or place the screen on a node with docker or apptainer"}
 	}
 	boundary, ok := m.boundaries[kind]
 	if !ok {
-		return &RefusedError{fmt.Sprintf("%s isolation is not available on this node. Choose one of those in its attribute driver.botscreen.isolations, or allow the raw host with allow_unsandboxed_host = true and isolation = \"host\"", kind)}
+		return &RefusedError{Reason: fmt.Sprintf("%s isolation is not available on this node. Choose one of those in its attribute driver.botscreen.isolations, or allow the raw host with allow_unsandboxed_host = true and isolation = \"host\"", kind)}
 	}
 	if checker, ok := boundary.(isolation.Checker); ok {
 		if reason := checker.Refusal(ctx); reason != "" {
-			return &RefusedError{fmt.Sprintf("%s isolation cannot be used on this node now: %s. Place the screen on another node, or allow the raw host with allow_unsandboxed_host = true and isolation = \"host\"", kind, strings.TrimSuffix(reason, "."))}
+			return &RefusedError{Passing: true, Reason: fmt.Sprintf("%s isolation cannot be used on this node now: %s. Place the screen on another node, or allow the raw host with allow_unsandboxed_host = true and isolation = \"host\"", kind, strings.TrimSuffix(reason, "."))}
 		}
 	}
 	return nil

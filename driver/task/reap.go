@@ -8,6 +8,8 @@ import (
 	"io/fs"
 	"os"
 	"time"
+
+	"github.com/botscreen/botscreen/driver/isolation"
 )
 
 const (
@@ -16,6 +18,8 @@ const (
 	// reapGrace is how long an allocation's directory must be gone: an agent that has
 	// just started has not asked for its tasks yet.
 	reapGrace = 5 * time.Minute
+	// sweepLimit bounds what an engine that hangs can hold up.
+	sweepLimit = 30 * time.Second
 	// resultLife is how long the end of a task is remembered.
 	resultLife = 7 * 24 * time.Hour
 )
@@ -31,6 +35,7 @@ func (m *Manager) InUse() bool {
 // gone and no task of this driver has them. It runs until ctx ends.
 func (m *Manager) ReapLost(ctx context.Context) {
 	missing := map[string]time.Time{}
+	began := time.Now()
 	ticker := time.NewTicker(reapEvery)
 	defer ticker.Stop()
 	for {
@@ -39,6 +44,9 @@ func (m *Manager) ReapLost(ctx context.Context) {
 			return
 		case now := <-ticker.C:
 			m.reapOnce(ctx, missing, now)
+			if now.Sub(began) >= reapGrace {
+				m.sweep(ctx)
+			}
 		}
 	}
 }
@@ -89,6 +97,42 @@ func (m *Manager) reapRun(ctx context.Context, hash string, r runRecord) {
 	m.log.Warn("ending a screen whose allocation is gone", "profile", r.Profile, "alloc", r.AllocID)
 	if err := m.removeRun(ctx, r); err != nil {
 		m.log.Error("end a lost screen", "profile", r.Profile, "error", err)
+	}
+}
+
+// sweep removes sandboxes that no run's record knows. A record that cannot be read may
+// be any sandbox's: then nothing is removed.
+func (m *Manager) sweep(ctx context.Context) {
+	names, err := m.runs.names()
+	if err != nil {
+		m.log.Error("look for leftover sandboxes", "error", err)
+		return
+	}
+	known := map[string]bool{}
+	for _, name := range names {
+		var r runRecord
+		if err := m.runs.load(name, &r); errors.Is(err, fs.ErrNotExist) {
+			continue // its run has ended meanwhile
+		} else if err != nil {
+			m.log.Error("look for leftover sandboxes", "record", name, "error", err)
+			return
+		}
+		known[r.Instance] = true
+	}
+	for kind, boundary := range m.boundaries {
+		sweeper, ok := boundary.(isolation.Sweeper)
+		if !ok {
+			continue
+		}
+		limited, cancel := context.WithTimeout(ctx, sweepLimit)
+		removed, err := sweeper.Sweep(limited, func(instance string) bool { return known[instance] }, reapGrace)
+		cancel()
+		if len(removed) > 0 {
+			m.log.Warn("removed sandboxes that no task has", "isolation", kind, "names", removed)
+		}
+		if err != nil {
+			m.log.Debug("look for leftover sandboxes", "isolation", kind, "error", err) // most nodes have no engine
+		}
 	}
 }
 

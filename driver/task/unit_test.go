@@ -17,6 +17,7 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
+	"github.com/botscreen/botscreen/driver/isolation"
 	"github.com/botscreen/botscreen/driver/supervise"
 	"github.com/botscreen/botscreen/shared/control"
 	"github.com/botscreen/botscreen/shared/screen"
@@ -64,7 +65,7 @@ func TestExplain(t *testing.T) {
 	for want, err := range map[string]error{
 		"Cannot start the screen: 2 faults in the job. geometry: \"0x0\" is wrong; depth: is wrong.": fmt.Errorf("x: %w",
 			screen.Faults{{Field: "geometry", Value: "0x0", Want: "is wrong"}, {Field: "depth", Want: "is wrong"}}),
-		"isolation_refused: no.":                       &RefusedError{"no"},
+		"isolation_refused: no.":                       &RefusedError{Reason: "no"},
 		"Cannot start the screen: Xvnc said no.":       &StartError{Reason: "Xvnc said no"},
 		"Cannot start the screen: open state: denied.": errors.New("open state: denied"),
 		"Cannot start the screen: the profile's screen is in use by task t. A profile has one screen at a time: stop that task, or give this job another profile.": &ProfileBusyError{Task: "t"},
@@ -166,6 +167,74 @@ func TestReapLost(t *testing.T) {
 	m.reapOnce(t.Context(), missing, now.Add(reapGrace+time.Second))
 	if recorded() {
 		t.Fatal("not ended after the grace")
+	}
+}
+
+// refusing is a boundary that its node cannot use.
+type refusing struct{ isolation.Boundary }
+
+func (refusing) Kind() screen.Isolation         { return screen.Docker }
+func (refusing) Refusal(context.Context) string { return "the engine is away" }
+
+// M5: Nomad tries again after an engine that is away, never against a node's policy.
+func TestRefusalsThatPass(t *testing.T) {
+	dir := t.TempDir()
+	settings := Settings{StateDir: dir, RunDir: dir, Order: []screen.Isolation{screen.Docker, screen.Host}}
+	m := New(settings, []isolation.Boundary{refusing{}}, nil, hclog.NewNullLogger())
+	for wanted, transient := range map[screen.Isolation]bool{
+		screen.Docker: true, screen.Auto: true, screen.Host: false, screen.Apptainer: false,
+	} {
+		if _, err := m.chooseIsolation(t.Context(), wanted); err == nil || Transient(err) != transient {
+			t.Errorf("%s: error %v, transient %v, want %v", wanted, err, Transient(err), transient)
+		}
+	}
+}
+
+// sweeping is a boundary with sandboxes, by instance, of which it is asked to let go.
+type sweeping struct {
+	isolation.Boundary
+	left map[string]bool
+}
+
+func (*sweeping) Kind() screen.Isolation { return screen.Docker }
+
+func (b *sweeping) Sweep(_ context.Context, keep func(string) bool, grace time.Duration) ([]string, error) {
+	if grace != reapGrace {
+		return nil, fmt.Errorf("grace %v", grace)
+	}
+	for instance := range b.left {
+		if !keep(instance) {
+			delete(b.left, instance)
+		}
+	}
+	return nil, nil
+}
+
+// A sandbox without a record goes; with a record that cannot be read, every one stays.
+func TestSweepKeepsWhatMayBeKnown(t *testing.T) {
+	if !privileged() {
+		t.Skip("needs root: records belong to root")
+	}
+	dir := t.TempDir()
+	boundary := &sweeping{left: map[string]bool{"known": true, "lost": true}}
+	m := New(Settings{StateDir: dir, RunDir: filepath.Join(dir, "run")}, []isolation.Boundary{boundary}, nil, hclog.NewNullLogger())
+	if err := m.runs.save("one", runRecord{V: recordVersion, Instance: "known"}); err != nil {
+		t.Fatal(err)
+	}
+	unreadable := filepath.Join(string(m.runs), "two.json")
+	if err := os.WriteFile(unreadable, []byte(`{"v":99}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	m.sweep(t.Context())
+	if len(boundary.left) != 2 {
+		t.Fatalf("left %v beside a record that cannot be read", boundary.left)
+	}
+	if err := os.Remove(unreadable); err != nil {
+		t.Fatal(err)
+	}
+	m.sweep(t.Context())
+	if want := map[string]bool{"known": true}; !reflect.DeepEqual(boundary.left, want) {
+		t.Errorf("left %v, want %v", boundary.left, want)
 	}
 }
 

@@ -35,7 +35,10 @@ type Boundary struct {
 	owner    string
 }
 
-var _ isolation.Boundary = (*Boundary)(nil)
+var (
+	_ isolation.Boundary = (*Boundary)(nil)
+	_ isolation.Sweeper  = (*Boundary)(nil)
+)
 
 // New prepares to talk to the engine at endpoint, which may be away now; an empty one is
 // DefaultEndpoint. owner tells the containers of this driver from those of others that
@@ -78,6 +81,7 @@ func containerName(order isolation.Order) string {
 type RefusedError struct {
 	Reason string // a sentence for a person
 	Err    error  // the cause, where there is one
+	passes bool   // the engine or a registry is away: another attempt may succeed
 }
 
 func (e *RefusedError) Error() string {
@@ -91,6 +95,9 @@ func (e *RefusedError) Unwrap() error { return e.Err }
 
 // Sentence is for the person who reads the task's events.
 func (e *RefusedError) Sentence() string { return e.Reason }
+
+// Temporary reports whether another attempt may succeed.
+func (e *RefusedError) Temporary() bool { return e.passes }
 
 // explain gives the failures of an engine their words.
 func (b *Boundary) explain(err error) error {
@@ -107,6 +114,6 @@ func (b *Boundary) explain(err error) error {
 	default:
 		return err
 	}
-	return &RefusedError{Err: err, Reason: fmt.Sprintf(
+	return &RefusedError{Err: err, passes: true, Reason: fmt.Sprintf(
 		"isolation_refused: docker does not answer on this node at %s (%s). Start it, place the screen on another node, or allow the raw host with `allow_unsandboxed_host`", b.endpoint, cause)}
 }

@@ -91,7 +91,7 @@ func TestEngineAway(t *testing.T) {
 	_, err := b.Inspect(bounded(t), "any")
 	var refused *RefusedError
 	if !errors.As(err, &refused) || !strings.HasPrefix(refused.Sentence(), "isolation_refused: docker does not answer") ||
-		!strings.Contains(refused.Sentence(), "allow_unsandboxed_host") {
+		!strings.Contains(refused.Sentence(), "allow_unsandboxed_host") || !refused.Temporary() {
 		t.Errorf("%v", err)
 	}
 	must(t, os.WriteFile(path, nil, 0o600)) // a stale socket refuses
