@@ -4,12 +4,15 @@ package acctest
 
 import (
 	"errors"
+	"image"
+	"image/color"
 	"image/png"
 	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 )
 
 // TestAcc runs one suite of black-box tests against each agent that can be had: the
@@ -87,8 +90,35 @@ func exampleJob(t *testing.T, a *agent) {
 }
 
 // screenshot takes a picture and checks that a desktop is on it: a panel across the top
-// and a wallpaper that is not one colour.
+// and a wallpaper that is not one colour. Ready means that the panel has painted itself
+// once (S6); on a busy machine what stands on it comes a moment later, so a picture
+// without text is taken again.
 func screenshot(t *testing.T, a *agent, profile string) (width, height int) {
+	t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); ; {
+		img := picture(t, a, profile)
+		width, height = img.Bounds().Dx(), img.Bounds().Dy()
+		down, across := map[color.Color]bool{}, map[color.Color]bool{}
+		for y := range height {
+			down[img.At(width/3, y)] = true
+		}
+		for x := range width {
+			across[img.At(x, 12)] = true
+		}
+		if len(down) < 30 {
+			t.Errorf("%d colours from top to bottom: no wallpaper", len(down))
+		}
+		if len(across) >= 10 {
+			return width, height
+		}
+		if time.Now().After(deadline) {
+			t.Errorf("%d colours across the top: no panel with text", len(across))
+			return width, height
+		}
+	}
+}
+
+func picture(t *testing.T, a *agent, profile string) image.Image {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "screen.png")
 	a.must(t, "screenshot", "-o", path, profile)
@@ -101,24 +131,7 @@ func screenshot(t *testing.T, a *agent, profile string) (width, height int) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	width, height = img.Bounds().Dx(), img.Bounds().Dy()
-	column := map[[3]uint32]bool{}
-	for y := range height {
-		r, g, b, _ := img.At(width/3, y).RGBA()
-		column[[3]uint32{r >> 8, g >> 8, b >> 8}] = true
-	}
-	if len(column) < 30 {
-		t.Errorf("%d colours from top to bottom: no wallpaper", len(column))
-	}
-	row := map[[3]uint32]bool{}
-	for x := range width {
-		r, g, b, _ := img.At(x, 12).RGBA()
-		row[[3]uint32{r >> 8, g >> 8, b >> 8}] = true
-	}
-	if len(row) < 10 {
-		t.Errorf("%d colours across the top: no panel with text", len(row))
-	}
-	return width, height
+	return img
 }
 
 func jobToStop(t *testing.T, a *agent) {
