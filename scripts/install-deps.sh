@@ -10,6 +10,7 @@ desktop=(
 tests=(
 	gcc:gcc xdotool:xdotool xwininfo:x11-utils import:imagemagick ss:iproute2
 	shellcheck:shellcheck protoc:protobuf-compiler chromium:chromium curl:curl xauth:xauth xsetroot:x11-xserver-utils
+	dockerd:docker.io mmdebstrap:mmdebstrap
 )
 
 wanted=("${desktop[@]}")

@@ -7,4 +7,4 @@ BOTSCREEN_BIN=$PWD/bin
 export BOTSCREEN_BIN
 # Every process of a test binary would otherwise sleep a second at its exit.
 export GORACE="${GORACE:+$GORACE }atexit_sleep_ms=10"
-go test -race -timeout 30m -json "${@:-./...}" | go run ./scripts/testsum
+scripts/with-engine.sh go test -race -timeout 30m -json "${@:-./...}" | go run ./scripts/testsum

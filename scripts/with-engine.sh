@@ -1,0 +1,60 @@
+#!/usr/bin/env bash
+# Runs a command beside a docker engine that has the desktop image: the node's engine
+# when one answers, else one of our own for as long as the command runs. What the command
+# needs to find it stands in BOTSCREEN_TEST_DOCKER. Where no engine can be had the command
+# runs all the same, and its tests say what they miss.
+#
+#   with-engine.sh COMMAND ARGUMENT...
+set -euo pipefail
+here=$(cd "$(dirname "$0")" && pwd)
+state=$(dirname "$here")/.botscreen/engine
+image=botscreen-desktop:test
+pid=
+
+stop() {
+	[ -n "$pid" ] || return 0
+	kill "$pid" 2>/dev/null || true
+	wait "$pid" 2>/dev/null || true
+	# The engine leaves the mount of its own network namespace.
+	while read -r _ point _; do umount "$point"; done < <(grep -F " $state/" /proc/self/mounts | tac)
+	rm -rf "$run"
+}
+
+without() {
+	echo "No docker engine for the tests: $1" >&2
+	unset DOCKER_HOST
+	"${command[@]}"
+	exit
+}
+
+command=("$@")
+[ -z "${BOTSCREEN_TEST_DOCKER:-}" ] || exec "${command[@]}"
+[ "$(id -u)" -eq 0 ] || without "it takes root"
+command -v docker >/dev/null || without "the docker command is not installed"
+if ! docker version >/dev/null 2>&1; then
+	command -v dockerd >/dev/null || without "none answers, and dockerd is not installed"
+	mkdir -p "$state"
+	run=$(mktemp -d /tmp/bse-XXXXXX) # short: a socket's path has at most 107 bytes
+	trap stop EXIT
+	# No bridge and no firewall rules: screens have no network, and the node keeps its own.
+	dockerd --data-root "$state/data" --exec-root "$state/exec" --pidfile "$run/pid" --host "unix://$run/sock" \
+		--bridge none --iptables=false --ip6tables=false >"$state/log" 2>&1 &
+	pid=$!
+	export DOCKER_HOST=unix://$run/sock
+	deadline=$((SECONDS + 60))
+	until docker version >/dev/null 2>&1; do
+		[ $SECONDS -lt $deadline ] || without "dockerd does not answer, see $state/log"
+		if ! kill -0 "$pid" 2>/dev/null; then
+			tail -n 3 "$state/log" >&2
+			pid=
+			without "dockerd ended, see $state/log"
+		fi
+		sleep 0.2
+	done
+fi
+export BOTSCREEN_TEST_DOCKER=${DOCKER_HOST:-unix:///var/run/docker.sock}
+if ! docker image inspect "$image" >/dev/null 2>&1; then
+	echo "Building $image" >&2
+	"$here/image/build.sh" desktop "$image" >&2 || echo "The image could not be built; tests that need it are skipped." >&2
+fi
+"${command[@]}"
