@@ -74,10 +74,14 @@ func (g *Group) killOnce(ctx context.Context) error {
 	fresh, err := g.members()
 	fresh.signal()
 	fresh.close()
-	if g.with("freezer") != nil {
-		return errors.Join(err, g.Thaw(ctx))
+	if g.with("freezer") == nil {
+		return err
 	}
-	return err
+	thaw := g.Thaw(ctx)
+	if gone(thaw) {
+		thaw = nil // somebody else killed and removed it meanwhile: only an empty group can be removed
+	}
+	return errors.Join(err, thaw)
 }
 
 // stopForks is the freezer's stand-in: with a limit of 0 no fork succeeds any more.

@@ -94,6 +94,16 @@ func (m *Manager) reapRun(ctx context.Context, hash string, r runRecord) {
 		return
 	}
 	defer m.release(r.TaskID, hash)
+	turn, err := m.lockScreen(ctx, hash)
+	if err != nil {
+		m.log.Error("end a lost screen", "profile", r.Profile, "error", err)
+		return
+	}
+	defer turn.Release()
+	var current runRecord
+	if m.runs.load(hash, &current) != nil || current.Instance != r.Instance {
+		return // another driver process has ended or replaced it
+	}
 	m.log.Warn("ending a screen whose allocation is gone", "profile", r.Profile, "alloc", r.AllocID)
 	if err := m.removeRun(ctx, r); err != nil {
 		m.log.Error("end a lost screen", "profile", r.Profile, "error", err)

@@ -57,19 +57,23 @@ func (m *Manager) Start(ctx context.Context, request Request) (*Task, error) {
 	s := &start{m: m, request: request, places: m.settings.places(id)}
 	t, err := s.run(ctx)
 	if err != nil {
-		s.unwind()
 		m.release(request.TaskID, id.Hash())
 		return nil, err
 	}
 	return t, nil
 }
 
-func (s *start) run(ctx context.Context) (*Task, error) {
-	turn, err := s.lockScreen(ctx)
+func (s *start) run(ctx context.Context) (_ *Task, err error) {
+	turn, err := s.m.lockScreen(ctx, s.request.screenID().Hash())
 	if err != nil {
 		return nil, err
 	}
 	defer turn.Release()
+	defer func() {
+		if err != nil {
+			s.unwind() // before anybody else may start or clear this screen
+		}
+	}()
 	steps := []func(context.Context) error{
 		s.chooseIsolation,
 		s.clearLeftovers,
@@ -95,15 +99,15 @@ func (s *start) unwind() {
 	s.undo = nil
 }
 
-// lockScreen keeps two driver processes from starting one screen at once (DSP-08). A
-// driver that dies lets go of it.
-func (s *start) lockScreen(ctx context.Context) (*slot.Slot, error) {
-	dir, err := s.m.node.Sub("screens")
+// lockScreen keeps two driver processes from starting one screen at once, and one from
+// clearing away what another one starts (DSP-08). A driver that dies lets go of it.
+func (m *Manager) lockScreen(ctx context.Context, hash string) (*slot.Slot, error) {
+	dir, err := m.node.Sub("screens")
 	if err != nil {
 		return nil, fmt.Errorf("lock screen: %w", err)
 	}
 	defer dir.Close()
-	turn, err := dir.Wait(ctx, s.request.screenID().Hash())
+	turn, err := dir.Wait(ctx, hash)
 	if err != nil {
 		return nil, fmt.Errorf("lock screen: %w", err)
 	}

@@ -252,21 +252,10 @@ func (t *Task) finish() {
 	r, sup := t.record, t.sup
 	t.sup = nil
 	t.mu.Unlock()
-	for _, step := range []struct {
-		what string
-		err  error
-	}{
-		{"end what is left of the screen", endSandbox(t.sandbox)},
-		{"end supervisor", endSupervisor(sup)},
-		{"tidy display", t.m.tidyDisplay(r.Display)},
-		{"remove run directory", t.places.removeRun()},
-		{"keep result", t.m.results.save(r.Instance, endRecord{V: recordVersion, AllocDir: r.AllocDir, Exit: exit})},
-		{"remove record", t.m.runs.remove(r.id().Hash())},
-	} {
-		if step.err != nil {
-			t.m.log.Error("clean-up of a screen", "step", step.what, "profile", r.Profile, "error", step.err)
-		}
-	}
+	t.complain(&r, "end what is left of the screen", endSandbox(t.sandbox))
+	t.complain(&r, "end supervisor", endSupervisor(sup))
+	t.complain(&r, "keep result", t.m.results.save(r.Instance, endRecord{V: recordVersion, AllocDir: r.AllocDir, Exit: exit}))
+	t.clear(&r)
 	t.mu.Lock()
 	t.exit = exit
 	t.mu.Unlock()
@@ -274,6 +263,33 @@ func (t *Task) finish() {
 	t.m.release(r.TaskID, r.id().Hash())
 	t.announceEnd(&r, exit)
 	close(t.done)
+}
+
+// clear removes what the screen's next run will have too. Where another driver process has
+// begun that run already, it is that one's.
+func (t *Task) clear(r *runRecord) {
+	hash := r.id().Hash()
+	turn, err := t.m.lockScreen(context.Background(), hash)
+	if err != nil {
+		t.complain(r, "wait for the screen's turn", err)
+		return // the next run clears it
+	}
+	defer turn.Release()
+	var current runRecord
+	if t.m.runs.load(hash, &current) == nil && current.Instance != r.Instance {
+		t.m.log.Info("another driver process has this screen now", "profile", r.Profile)
+		return
+	}
+	t.complain(r, "tidy display", t.m.tidyDisplay(r.Display))
+	t.complain(r, "remove run directory", t.places.removeRun())
+	t.complain(r, "remove record", t.m.runs.remove(hash))
+}
+
+// complain logs what went wrong in a clean-up, which goes on all the same.
+func (t *Task) complain(r *runRecord, step string, err error) {
+	if err != nil {
+		t.m.log.Error("clean-up of a screen", "step", step, "profile", r.Profile, "error", err)
+	}
 }
 
 func (t *Task) announceEnd(r *runRecord, exit Exit) {

@@ -238,6 +238,40 @@ func TestSweepKeepsWhatMayBeKnown(t *testing.T) {
 	}
 }
 
+// DSP-08: a driver that sees its screen end leaves alone what another driver process has
+// begun in its place.
+func TestDSP08ClearAfterReplacement(t *testing.T) {
+	if !privileged() {
+		t.Skip("needs root: records belong to root")
+	}
+	dir := t.TempDir()
+	m := New(Settings{StateDir: filepath.Join(dir, "state"), RunDir: filepath.Join(dir, "run"), Executable: os.Args[0]}, nil, nil, hclog.NewNullLogger())
+	if err := m.prepare(); err != nil {
+		t.Fatal(err)
+	}
+	ours := runRecord{V: recordVersion, Namespace: "default", Profile: "twice", Instance: "one"}
+	theirs := ours
+	theirs.Instance = "two"
+	k := &Task{m: m, places: m.settings.places(ours.id())}
+	hash := ours.id().Hash()
+	if err := os.MkdirAll(k.places.op, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	left := func() bool {
+		_, err := os.Stat(k.places.op)
+		return err == nil && m.runs.load(hash, &runRecord{}) == nil
+	}
+	if err := m.runs.save(hash, theirs); err != nil {
+		t.Fatal(err)
+	}
+	if k.clear(&ours); !left() {
+		t.Fatal("another driver's run was cleared away")
+	}
+	if k.clear(&theirs); left() {
+		t.Fatal("a run's own places are left")
+	}
+}
+
 func FuzzDecodeRecord(f *testing.F) {
 	good, err := json.Marshal(runRecord{V: recordVersion, Profile: "p"})
 	if err != nil {
