@@ -60,6 +60,7 @@ var everywhere = []acceptance{
 	{"supervisor killed", supervisorKilled},
 	{"session killed", sessionKilled},
 	{"the lease outlives supervisor and screen", leaseOutlives},
+	{"a VNC program watches, takes and hands back", viewed},
 	{"twenty starts at once", twentyAtOnce},
 	{"placement explained", placementExplained},
 	{"bad job files", badJobFiles},

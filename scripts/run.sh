@@ -37,6 +37,7 @@ cat <<EOF
 
 screen.png is a picture of the desktop.
 Look again with:  bin/botscreen screenshot -o screen.png $profile
+See it live:      bin/botscreen view --vnc $profile
 Run something:    bin/botscreen exec --gui $profile -- xfce4-terminal
 EOF
 if [ -t 0 ] && [ -t 1 ]; then

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/hashicorp/nomad/api"
 	"github.com/spf13/cobra"
 
 	"github.com/botscreen/botscreen/shared/control"
@@ -68,18 +69,27 @@ func (c *cli) screenshot(ctx context.Context, name, out string, scale float64) e
 
 // reach finds a screen that runs and gives a client of its supervisor.
 func (c *cli) reach(ctx context.Context, name string) (nomadjob.Screen, *control.Client, error) {
-	client, err := c.nomad()
-	if err != nil {
-		return nomadjob.Screen{}, nil, err
-	}
-	s, err := c.find(ctx, client, name)
+	client, s, err := c.running(ctx, name)
 	if err != nil {
 		return s, nil, err
 	}
-	if !s.Live() {
-		return s, nil, failf(exitFailed, "Screen %s does not run (%s).", line(s.Path()), word(s))
-	}
 	return s, control.NewClient(nomadjob.Dial(client, s, control.Hello{})), nil
+}
+
+// running finds a screen that runs.
+func (c *cli) running(ctx context.Context, name string) (*api.Client, nomadjob.Screen, error) {
+	client, err := c.nomad()
+	if err != nil {
+		return nil, nomadjob.Screen{}, err
+	}
+	s, err := c.find(ctx, client, name)
+	if err != nil {
+		return nil, s, err
+	}
+	if !s.Live() {
+		return nil, s, failf(exitFailed, "Screen %s does not run (%s).", line(s.Path()), word(s))
+	}
+	return client, s, nil
 }
 
 // screenError says what a supervisor refused, or that it cannot be reached.

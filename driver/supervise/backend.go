@@ -26,6 +26,7 @@ func (s *supervisor) Status(context.Context, controlserver.Caller) (control.Stat
 	if trouble := s.keeper.Trouble(); trouble != nil {
 		warnings = append(warnings, "The lease could not be written ("+trouble.Error()+"). It holds until this supervisor ends; after that the one on disk does.")
 	}
+	viewers := s.viewers()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	status := control.Status{
@@ -33,6 +34,7 @@ func (s *supervisor) Status(context.Context, controlserver.Caller) (control.Stat
 		State:       s.state, Since: s.since, Reason: s.reason,
 		Profile: s.config.Profile, Isolation: s.config.Isolation, Geometry: s.config.Geometry,
 		ImageDigest: s.config.ImageDigest, Fence: s.fence, Warnings: warnings, Lease: held.Public(), Asks: s.asks.open(time.Now()),
+		Viewers: viewers,
 	}
 	if s.record.Ready && s.record.Exit == nil {
 		status.Display = fmt.Sprintf(":%d", s.record.Display)

@@ -58,6 +58,7 @@ func (s *supervisor) end() {
 	}
 	s.enter(state, control.EventState, exit.Reason.String())
 	close(s.ended)
+	s.relay.Close() // after it: a viewer that does not answer holds up nobody who waits
 }
 
 // exit needs s.mu.

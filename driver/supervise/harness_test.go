@@ -357,12 +357,18 @@ func (h *helper) tell(line string) {
 // dialServer connects to a helper in the role server and returns a file of it.
 func dialServer(t *testing.T, path string) *os.File {
 	t.Helper()
-	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	f, err := connectServer(path)
 	must(t, err)
-	must(t, unix.Connect(fd, &unix.SockaddrUnix{Name: path}))
-	f := os.NewFile(uintptr(fd), "server")
 	t.Cleanup(func() { _ = f.Close() })
 	return f
+}
+
+func connectServer(path string) (*os.File, error) {
+	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, err
+	}
+	return os.NewFile(uintptr(fd), "server"), unix.Connect(fd, &unix.SockaddrUnix{Name: path})
 }
 
 func serverPath(t *testing.T) string {

@@ -47,14 +47,8 @@ func (s *supervisor) handOver(from, to lease.Lease) {
 	if to.Held() {
 		s.cutCommands()
 	}
-	s.releaseInput(from, to)
+	s.relay.Handover(from, to) // what the old holder still presses is let go
 }
-
-// releaseInput is where what the old holder still presses will be let go. This
-// supervisor has no input path: it serves no call that types or points, and the
-// connection of a screenshot sends no input. So nothing can be down, and there is
-// nothing to do before one exists.
-func (s *supervisor) releaseInput(_, _ lease.Lease) {}
 
 // noticeEvents names what people see of a lease. Asked and denied concern two viewers
 // alone.
@@ -67,6 +61,7 @@ var noticeEvents = map[lease.NoticeKind]control.EventName{
 // onLease publishes what happened to the lease. The epoch is kept in the screen's
 // record too, so that a lease that is lost, or restored from a copy, is noticed.
 func (s *supervisor) onLease(n lease.Notice) {
+	s.relay.Notice(n)
 	name, ok := noticeEvents[n.Kind]
 	if !ok {
 		return

@@ -117,6 +117,7 @@ func (s *supervisor) serve(ctx context.Context, operator, dial *net.UnixListener
 	cancel()
 	_ = dial.Close()
 	s.link.finish(0)
+	s.relay.Close()
 	limit, end := context.WithTimeout(context.Background(), time.Second)
 	defer end()
 	if shutdown := api.Shutdown(limit); !errors.Is(shutdown, context.DeadlineExceeded) {

@@ -182,7 +182,8 @@ func beServer() error {
 	}
 }
 
-// showPicture speaks as much of RFB 3.8 as a screenshot needs: a white screen.
+// showPicture speaks as much of RFB 3.8 as screenshots and viewers need: a white screen
+// that never changes, and says what is typed and clicked.
 func showPicture(c *net.UnixConn) {
 	defer c.Close()
 	in := bufio.NewReader(c)
@@ -215,8 +216,24 @@ func showPicture(c *net.UnixConn) {
 			_ = binary.Read(in, binary.BigEndian, &head)
 			_, _ = in.Discard(4 * int(head.Count))
 		case kind == 3: // FramebufferUpdateRequest: one raw rectangle
-			_, _ = in.Discard(9)
+			incremental, _ := in.ReadByte()
+			_, _ = in.Discard(8)
+			if incremental != 0 {
+				continue
+			}
 			send([]byte{0, 0}, []uint16{1, 0, 0, width, height}, int32(0), bytes.Repeat([]byte{255}, width*height*4))
+		case kind == 4: // KeyEvent
+			var key struct {
+				Down   uint8
+				_      uint16
+				Keysym uint32
+			}
+			_ = binary.Read(in, binary.BigEndian, &key)
+			fmt.Printf("key %d %c\n", key.Down, rune(key.Keysym))
+		case kind == 5: // PointerEvent
+			buttons, _ := in.ReadByte()
+			_, _ = in.Discard(4)
+			fmt.Printf("buttons %d\n", buttons)
 		}
 	}
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/botscreen/botscreen/driver/session/dialhome"
 	"github.com/botscreen/botscreen/shared/control"
 	"github.com/botscreen/botscreen/shared/lease"
+	"github.com/botscreen/botscreen/shared/relay"
 	"github.com/botscreen/botscreen/shared/screen"
 )
 
@@ -43,6 +44,7 @@ type supervisor struct {
 	link     *link
 	journal  *journal
 	keeper   *lease.Keeper
+	relay    *relay.Relay // all input to the screen goes through it
 	asks     *asks
 	passed   slots
 	notes    *bucket
@@ -83,6 +85,7 @@ func newSupervisor(config Config, dir *os.Root, log hclog.Logger) (*supervisor, 
 	if err := s.openLease(exists); err != nil {
 		return nil, err
 	}
+	s.openRelay()
 	return s, nil
 }
 

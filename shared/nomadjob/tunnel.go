@@ -37,9 +37,19 @@ func Tunnel(ctx context.Context, c *api.Client, s Screen, command string) (net.C
 // Dial gives a dialer for package control: each connection is a tunnel of its own,
 // with the operator's door behind it.
 func Dial(c *api.Client, s Screen, hello control.Hello) control.Dialer {
+	return dial(c, s, control.CommandControl, hello)
+}
+
+// DialRFB gives a dialer for one person's viewers: each connection is a tunnel of its
+// own that carries RFB. A refusal is a *control.Error.
+func DialRFB(c *api.Client, s Screen, hello control.Hello) control.Dialer {
+	return dial(c, s, control.CommandRFB, hello)
+}
+
+func dial(c *api.Client, s Screen, command string, hello control.Hello) control.Dialer {
 	return func(ctx context.Context) (net.Conn, error) {
 		// The context of a dial ends with the dial; the connection lives on.
-		conn, err := Tunnel(context.WithoutCancel(ctx), c, s, control.CommandControl)
+		conn, err := Tunnel(context.WithoutCancel(ctx), c, s, command)
 		if err != nil {
 			return nil, err
 		}

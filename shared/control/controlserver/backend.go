@@ -5,6 +5,7 @@ package controlserver
 import (
 	"context"
 	"io"
+	"net"
 	"time"
 
 	"github.com/botscreen/botscreen/shared/control"
@@ -87,6 +88,14 @@ type StatsReader interface {
 // Execer serves POST exec. ctx ends with the stream.
 type Execer interface {
 	Exec(ctx context.Context, caller Caller, req control.ExecRequest) (Process, error)
+}
+
+// Viewable serves the reserved command botscreen:rfb.
+type Viewable interface {
+	// View admits a viewer; caller.Viewer is the id of its hello. The function it
+	// returns relays between the viewer and the screen, owns conn and returns when
+	// either has ended.
+	View(ctx context.Context, caller Caller, mode control.ViewMode) (func(ctx context.Context, conn net.Conn), error)
 }
 
 // Process is a program that runs inside the session. The server closes Stdin

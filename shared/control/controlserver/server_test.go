@@ -382,6 +382,65 @@ func TestTunnels(t *testing.T) {
 	}
 }
 
+// viewable relays by sending everything back.
+type viewable struct{ onlyStatus }
+
+func (viewable) View(_ context.Context, caller Caller, mode control.ViewMode) (func(context.Context, net.Conn), error) {
+	switch caller.Viewer {
+	case "bob":
+		return nil, &control.Error{Kind: control.Busy, Message: "Not now."}
+	case "eve":
+		return nil, errors.New("disk on fire")
+	}
+	return func(_ context.Context, conn net.Conn) {
+		defer conn.Close()
+		fmt.Fprintf(conn, "%s %s %s\n", caller.Role, caller.Viewer.Handle(), mode)
+		io.Copy(conn, conn)
+	}, nil
+}
+
+// A viewer's stream belongs to the backend once that has admitted it; who is refused
+// hears why. A supervisor that shows nothing does not know the command.
+func TestViewerTunnel(t *testing.T) {
+	_, path := openSocket(t, viewable{}, screen.RoleOperator)
+	operator := control.NewClient(control.Unix(path))
+	defer operator.Close()
+	view := func(viewer lease.ViewerID) (net.Conn, error) {
+		t.Helper()
+		conn, err := operator.Tunnel(t.Context(), control.CommandRFB)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { conn.Close() })
+		return conn, control.OpenTunnel(t.Context(), conn, control.Hello{Viewer: viewer, Mode: control.Control})
+	}
+	conn, err := view("ann")
+	if err != nil {
+		t.Fatal(err)
+	}
+	fmt.Fprint(conn, "pixels")
+	want := fmt.Sprintf("viewer %s control\npixels", lease.ViewerID("ann").Handle())
+	got := make([]byte, len(want))
+	if _, err := io.ReadFull(conn, got); err != nil || string(got) != want {
+		t.Errorf("got %q, %v, want %q", got, err, want)
+	}
+	for viewer, kind := range map[lease.ViewerID]control.Kind{"bob": control.Busy, "eve": control.Internal} {
+		conn, err := view(viewer)
+		if control.KindOf(err) != kind {
+			t.Errorf("%s: %v, want %s", viewer.Handle(), err, kind)
+		}
+		if _, err := conn.Read(make([]byte, 1)); err != io.EOF {
+			t.Errorf("%s: the stream goes on: %v", viewer.Handle(), err)
+		}
+	}
+	_, bare := openSocket(t, onlyStatus{}, screen.RoleOperator)
+	blind := control.NewClient(control.Unix(bare))
+	defer blind.Close()
+	if _, err := blind.Tunnel(t.Context(), control.CommandRFB); control.KindOf(err) != control.BadRequest {
+		t.Errorf("a supervisor without a screen: %v", err)
+	}
+}
+
 // ServeConn after Shutdown closes what it is given.
 func TestServeConnAfterShutdown(t *testing.T) {
 	s := New(onlyStatus{}, slog.New(slog.DiscardHandler))

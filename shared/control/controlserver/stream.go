@@ -3,6 +3,8 @@
 package controlserver
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -49,6 +51,7 @@ func (s *Server) upgrade(w http.ResponseWriter) (net.Conn, error) {
 var tunnelRoles = map[string]screen.Role{
 	control.CommandControl: screen.RoleOperator,
 	control.CommandAgent:   screen.RoleAgent,
+	control.CommandRFB:     screen.RoleViewer,
 }
 
 // tunnel turns an operator's connection into the stream of one reserved command:
@@ -56,10 +59,13 @@ var tunnelRoles = map[string]screen.Role{
 func (s *Server) tunnel(w http.ResponseWriter, r *http.Request, _ Caller) (any, error) {
 	command := r.URL.Query().Get("command")
 	role, ok := tunnelRoles[command]
+	if _, viewable := s.backend.(Viewable); command == control.CommandRFB && !viewable {
+		ok = false
+	}
 	if !ok {
 		return nil, &control.Error{Kind: control.BadRequest,
 			Message: fmt.Sprintf("This supervisor does not serve the command %q.", command),
-			Next:    "Use botscreen:control or botscreen:agent."}
+			Next:    "Compare the versions of the command and of the driver."}
 	}
 	leave, err := s.limits.streams.enter(r.Context())
 	if err != nil {
@@ -72,7 +78,11 @@ func (s *Server) tunnel(w http.ResponseWriter, r *http.Request, _ Caller) (any, 
 	}
 	defer s.track(conn)()
 	defer conn.Close()
-	s.serveTunnel(conn, role)
+	if command == control.CommandRFB {
+		s.serveViewer(r.Context(), conn)
+	} else {
+		s.serveTunnel(conn, role)
+	}
 	return written{}, nil
 }
 
@@ -89,4 +99,32 @@ func (s *Server) serveTunnel(conn net.Conn, role screen.Role) {
 	conn.SetDeadline(time.Time{})
 	// Whoever this is comes through Nomad: the kernel knows only the plugin.
 	s.ServeConn(conn, Caller{Role: role, UID: -1, PID: -1, Viewer: hello.Viewer})
+}
+
+// serveViewer is the stream of one viewer: after the answer its bytes are RFB.
+func (s *Server) serveViewer(ctx context.Context, conn net.Conn) {
+	conn.SetDeadline(time.Now().Add(tunnelTimeout))
+	hello, err := control.AcceptTunnel(conn)
+	if err != nil {
+		s.log.Info("tunnel refused", "err", err)
+		return
+	}
+	// Whoever this is comes through Nomad: the kernel knows only the plugin.
+	caller := Caller{Role: screen.RoleViewer, UID: -1, PID: -1, Viewer: hello.Viewer}
+	relay, err := s.backend.(Viewable).View(ctx, caller, hello.Mode)
+	if err := control.AnswerTunnel(conn, s.refusalOf(err)); err != nil || relay == nil {
+		return
+	}
+	conn.SetDeadline(time.Time{})
+	relay(ctx, conn)
+}
+
+// refusalOf is how an error stands in a tunnel's answer, nil for none.
+func (s *Server) refusalOf(err error) *control.Error {
+	var refusal *control.Error
+	if err == nil || errors.As(err, &refusal) {
+		return refusal
+	}
+	s.log.Error("tunnel without an answer", "err", err)
+	return &control.Error{Kind: control.Internal, Message: "The supervisor could not do this: " + err.Error()}
 }

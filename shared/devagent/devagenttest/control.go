@@ -19,21 +19,8 @@ import (
 // the hello, the answer, and then HTTP over the stream.
 func serveControl(ctx context.Context, t *task, req nomadplugin.ExecRequest) (*nomadplugin.ExitResult, error) {
 	in := bufio.NewReader(req.Stdin)
-	line, err := in.ReadBytes('\n')
-	if err != nil {
-		return nil, err
-	}
-	var hello struct {
-		V      int    `json:"v"`
-		Viewer string `json:"viewer"`
-		Mode   string `json:"mode"`
-	}
-	if err := json.Unmarshal(line, &hello); err != nil || hello.V != 1 {
-		_, err := fmt.Fprintln(req.Stdout, `{"v":1,"error":{"kind":"bad_request","message":"no hello"}}`)
-		return &nomadplugin.ExitResult{ExitCode: 1}, err
-	}
-	if _, err := fmt.Fprintln(req.Stdout, `{"v":1}`); err != nil {
-		return nil, err
+	if _, refusal, err := greet(in, req); refusal != nil || err != nil {
+		return refusal, err
 	}
 	conn := &pipeConn{r: in, w: req.Stdout, closed: make(chan struct{})}
 	mux := http.NewServeMux()
@@ -51,6 +38,42 @@ func serveControl(ctx context.Context, t *task, req nomadplugin.ExecRequest) (*n
 	defer stop()
 	_ = s.Serve(&oneListener{conn: conn})
 	return &nomadplugin.ExitResult{}, nil
+}
+
+// hello is the first line of a reserved command's stream.
+type hello struct {
+	V      int    `json:"v"`
+	Viewer string `json:"viewer"`
+	Mode   string `json:"mode"`
+}
+
+// greet reads it and answers.
+func greet(in *bufio.Reader, req nomadplugin.ExecRequest) (h hello, refusal *nomadplugin.ExitResult, err error) {
+	line, err := in.ReadBytes('\n')
+	if err != nil {
+		return h, nil, err
+	}
+	if err := json.Unmarshal(line, &h); err != nil || h.V != 1 {
+		_, err := fmt.Fprintln(req.Stdout, `{"v":1,"error":{"kind":"bad_request","message":"no hello"}}`)
+		return h, &nomadplugin.ExitResult{ExitCode: 1}, err
+	}
+	_, err = fmt.Fprintln(req.Stdout, `{"v":1}`)
+	return h, nil, err
+}
+
+// serveViewer stands for the reserved command botscreen:rfb: it says what the hello said
+// and then sends everything back.
+func serveViewer(req nomadplugin.ExecRequest) (*nomadplugin.ExitResult, error) {
+	in := bufio.NewReader(req.Stdin)
+	h, refusal, err := greet(in, req)
+	if refusal != nil || err != nil {
+		return refusal, err
+	}
+	if _, err := fmt.Fprintln(req.Stdout, h.Mode, len(h.Viewer)); err != nil {
+		return nil, err
+	}
+	_, err = io.Copy(req.Stdout, in)
+	return &nomadplugin.ExitResult{}, err
 }
 
 // pixel is a PNG of one white pixel.

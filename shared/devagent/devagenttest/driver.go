@@ -309,6 +309,9 @@ func (d *driver) ExecTaskStreaming(ctx context.Context, id nomadplugin.TaskID, r
 	if req.Command[0] == "botscreen:control" {
 		return serveControl(ctx, t, req)
 	}
+	if req.Command[0] == "botscreen:rfb" {
+		return serveViewer(req)
+	}
 	return t.exec(ctx, req)
 }
 

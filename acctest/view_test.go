@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package acctest
+
+import (
+	"bytes"
+	"encoding/json"
+	"image"
+	"net"
+	"os"
+	"os/exec"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/botscreen/botscreen/shared/rfb"
+)
+
+// view runs `botscreen view --vnc` until the test ends and gives the path of its socket.
+func view(t *testing.T, a *agent, profile string) (socket string) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), binary(t, "botscreen"), "view", "--vnc", "--json", profile)
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
+	cmd.WaitDelay = 10 * time.Second
+	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + a.dir, "TMPDIR=" + a.dir, "NOMAD_ADDR=" + a.addr, "NOMAD_TOKEN=" + a.token}
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = cmd.Wait() })
+	var said struct{ Socket string }
+	if err := json.NewDecoder(stdout).Decode(&said); err != nil {
+		_ = cmd.Wait()
+		t.Fatalf("view: %v\n%s", err, &stderr)
+	}
+	return said.Socket
+}
+
+// viewed sees a desktop with a plain RFB client, whose click opens a menu once its user
+// has taken the screen (rules L7, R6).
+func viewed(t *testing.T, a *agent) {
+	a.must(t, "run", a.job(t, "viewed"))
+	defer a.botscreen(t, "stop", "--force", "viewed")
+	conn, err := net.Dial("unix", view(t, a, "viewed"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, err := rfb.Connect(t.Context(), conn, rfb.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	if size := client.Size(); size.WidthPx != 800 || size.HeightPx != 600 {
+		t.Errorf("a desktop of %s", size)
+	}
+	picture := func() *image.RGBA {
+		t.Helper()
+		img, err := client.ScreenshotOf(t.Context(), image.Rect(0, 100, 800, 600)) // below the panel with its clock
+		if err != nil {
+			t.Fatal(err)
+		}
+		return img
+	}
+	rightClick := func() {
+		t.Helper()
+		for _, buttons := range []uint16{0, 4, 0} {
+			if err := client.Send(rfb.PointerEvent{Buttons: buttons, X: 400, Y: 300}.Append(nil)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	before := picture()
+	colours := map[[4]byte]bool{}
+	for p := before.Pix; len(p) >= 4; p = p[4:] {
+		colours[[4]byte(p)] = true
+	}
+	if len(colours) < 30 {
+		t.Errorf("%d colours: no wallpaper", len(colours))
+	}
+	rightClick()
+	if !bytes.Equal(picture().Pix, before.Pix) {
+		t.Error("a click of somebody who only watches changed the picture")
+	}
+	if l := leaseBy(t, a, "take", "viewed"); !l.You {
+		t.Fatalf("the lease is %+v", l)
+	}
+	rightClick()
+	a.eventually("a menu where the holder clicked", func() bool { return !bytes.Equal(picture().Pix, before.Pix) })
+	if l := leaseBy(t, a, "release", "viewed"); l.Holder != "agent" {
+		t.Errorf("the lease is %+v", l)
+	}
+	a.must(t, "stop", "viewed")
+	if _, err := client.Screenshot(t.Context()); err == nil {
+		t.Error("the screen has ended, its view has not")
+	}
+	gone(t, a)
+}

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package supervise
+
+import (
+	"context"
+	"crypto/rand"
+	"log/slog"
+	"net"
+
+	"github.com/botscreen/botscreen/shared/control"
+	"github.com/botscreen/botscreen/shared/control/controlserver"
+	"github.com/botscreen/botscreen/shared/lease"
+	"github.com/botscreen/botscreen/shared/relay"
+	"github.com/botscreen/botscreen/shared/relay/ticket"
+	"github.com/botscreen/botscreen/shared/rfb"
+	"github.com/botscreen/botscreen/shared/screen"
+)
+
+// openRelay makes the relay of this supervisor's life. It connects to the screen when
+// the first viewer comes; before the desktop is ready none is admitted.
+func (s *supervisor) openRelay() {
+	s.relay = relay.New(relay.Options{
+		Dial: s.dialRFB, Lease: s.keeper, Tickets: ticket.NewStore(), Name: string(s.config.Profile),
+		MaxSize: rfb.Size{WidthPx: screen.MaxWidthPx, HeightPx: screen.MaxHeightPx},
+		Log:     slog.New(discardBelowError{s}),
+	})
+}
+
+// View admits a viewer to the relay. What it sends reaches the screen only while its id
+// holds the lease, and never in mode watch. Its id is a claim: whoever comes this way may
+// open shells as well, and taking the screen needs the id too (wire.md, section 2).
+func (s *supervisor) View(_ context.Context, caller controlserver.Caller, mode control.ViewMode) (func(context.Context, net.Conn), error) {
+	grant := ticket.Grant{Mode: ticket.Mode(mode), Viewer: caller.Viewer}
+	if mode == "" {
+		grant.Mode = ticket.Watch
+	}
+	if grant.Viewer == "" && grant.Mode == ticket.Watch {
+		grant.Viewer = lease.ViewerID(rand.Text())
+	}
+	switch {
+	case !grant.Viewer.Valid():
+		return nil, control.FromLease(lease.ErrViewerID)
+	case grant.Mode == ticket.Control && s.config.Exec.Role == screen.RoleViewer:
+		return nil, &control.Error{Kind: control.Forbidden,
+			Message: `Cannot open a view that may send input: this screen allows only watching (exec { role = "viewer" }).`,
+			Next:    "Watch it with `botscreen view --vnc --watch`."}
+	}
+	if err := s.mustBeReady("view the screen"); err != nil {
+		return nil, err
+	}
+	return func(ctx context.Context, conn net.Conn) {
+		end := s.relay.ServeStream(ctx, conn, relay.Admission{Grant: grant})
+		if end.Code == relay.Gone && end.Cause != nil { // its program just sees a closed connection
+			s.log.Warn("a viewer was not served", "viewer", grant.Viewer.Handle(), "reason", screen.Distrust(end.String()).String())
+		}
+	}, nil
+}
+
+// viewers are those attached, as everybody may know them.
+func (s *supervisor) viewers() []control.Viewer {
+	var all []control.Viewer
+	for _, v := range s.relay.Viewers() {
+		all = append(all, control.Viewer{Viewer: v.Viewer, Mode: control.ViewMode(v.Mode), Since: v.Since, Holding: v.Holding})
+	}
+	return all
+}
