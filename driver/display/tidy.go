@@ -22,7 +22,7 @@ func (c *Claims) Tidy(ctx context.Context, n Number) error {
 		return fmt.Errorf("tidy display %s: %w", n, err)
 	}
 	defer dir.Close()
-	for {
+	for last := false; ; {
 		claim, err := c.try(dir, n, &ExhaustedError{Band: c.Band})
 		if err != nil {
 			return fmt.Errorf("tidy display %s: %w", n, err)
@@ -36,7 +36,11 @@ func (c *Claims) Tidy(ctx context.Context, n Number) error {
 			return fmt.Errorf("tidy display %s: %w", n, err)
 		}
 		if status.PID == 0 || !c.process(status.PID).zombie {
-			return nil
+			if last || status.State == InUse {
+				return nil
+			}
+			last = true // it was reaped between the two looks
+			continue
 		}
 		select {
 		case <-ctx.Done():
