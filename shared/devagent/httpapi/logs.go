@@ -9,7 +9,6 @@ import (
 	"io"
 	"net/http"
 	"os"
-	"slices"
 	"strconv"
 	"time"
 
@@ -164,23 +163,7 @@ func (t *tail) close() {
 	_ = t.dir.Close()
 }
 
-// present lists the numbers of the files, in order.
-func (t *tail) present() []int {
-	d, err := os.Open("/proc/self/fd/" + strconv.Itoa(int(t.dir.Fd())))
-	if err != nil {
-		return nil
-	}
-	defer func() { _ = d.Close() }()
-	names, _ := d.Readdirnames(-1)
-	var out []int
-	for _, name := range names {
-		if n, ok := logmon.Index(name, t.base); ok {
-			out = append(out, n)
-		}
-	}
-	slices.Sort(out)
-	return out
-}
+func (t *tail) present() []int { return logmon.Present(t.dir, t.base) }
 
 func (t *tail) size(index int) int64 {
 	var stat unix.Stat_t

@@ -95,10 +95,12 @@ func newRotator(dir *os.File, name string, count int, limit int64) *rotator {
 	return r
 }
 
-// present lists the numbers of the files that exist, in order.
-func (r *rotator) present() []int {
+func (r *rotator) present() []int { return Present(r.dir, r.name) }
+
+// Present lists the numbers of base's log files in dir, in order.
+func Present(dir *os.File, base string) []int {
 	// The directory's descriptor keeps its position: list through another one.
-	d, err := os.Open("/proc/self/fd/" + strconv.Itoa(int(r.dir.Fd())))
+	d, err := os.Open("/proc/self/fd/" + strconv.Itoa(int(dir.Fd())))
 	if err != nil {
 		return nil
 	}
@@ -106,7 +108,7 @@ func (r *rotator) present() []int {
 	names, _ := d.Readdirnames(-1)
 	var out []int
 	for _, name := range names {
-		if n, ok := Index(name, r.name); ok {
+		if n, ok := index(name, base); ok {
 			out = append(out, n)
 		}
 	}
@@ -114,8 +116,8 @@ func (r *rotator) present() []int {
 	return out
 }
 
-// Index gives the number of a log file, if name is one of base.
-func Index(name, base string) (int, bool) {
+// index gives the number of a log file, if name is one of base.
+func index(name, base string) (int, bool) {
 	suffix, ok := strings.CutPrefix(name, base+".")
 	if !ok {
 		return 0, false
