@@ -72,11 +72,7 @@ writes to yours.`,
 }
 
 func (c *cli) exec(ctx context.Context, name string, command []string, f execFlags) error {
-	client, err := c.nomad()
-	if err != nil {
-		return err
-	}
-	s, err := c.find(ctx, client, name)
+	client, s, err := c.located(ctx, name)
 	if err != nil {
 		return err
 	}

@@ -33,11 +33,7 @@ could change what the terminal shows are replaced.`,
 }
 
 func (c *cli) logs(ctx context.Context, name string, f logFlags) error {
-	client, err := c.nomad()
-	if err != nil {
-		return err
-	}
-	s, err := c.find(ctx, client, name)
+	client, s, err := c.located(ctx, name)
 	if err != nil {
 		return err
 	}

@@ -91,6 +91,16 @@ func sameLoopback(address, live string) bool {
 	return err == nil && ip.IsLoopback()
 }
 
+// located connects to Nomad and gives the screen that the user means.
+func (c *cli) located(ctx context.Context, name string) (*api.Client, nomadjob.Screen, error) {
+	client, err := c.nomad()
+	if err != nil {
+		return nil, nomadjob.Screen{}, err
+	}
+	s, err := c.find(ctx, client, name)
+	return client, s, err
+}
+
 // find gives the screen that the user means.
 func (c *cli) find(ctx context.Context, client *api.Client, name string) (nomadjob.Screen, error) {
 	s, err := nomadjob.Find(ctx, client, "", name)

@@ -78,11 +78,7 @@ func (c *cli) reach(ctx context.Context, name string) (nomadjob.Screen, *control
 
 // running finds a screen that runs.
 func (c *cli) running(ctx context.Context, name string) (*api.Client, nomadjob.Screen, error) {
-	client, err := c.nomad()
-	if err != nil {
-		return nil, nomadjob.Screen{}, err
-	}
-	s, err := c.find(ctx, client, name)
+	client, s, err := c.located(ctx, name)
 	if err != nil {
 		return nil, s, err
 	}

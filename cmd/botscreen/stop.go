@@ -41,11 +41,7 @@ this one.`,
 }
 
 func (c *cli) stop(ctx context.Context, name string, f stopFlags) error {
-	client, err := c.nomad()
-	if err != nil {
-		return err
-	}
-	s, err := c.find(ctx, client, name)
+	client, s, err := c.located(ctx, name)
 	if err != nil {
 		return err
 	}
