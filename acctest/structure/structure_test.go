@@ -45,7 +45,7 @@ var allowed = map[string][]string{
 	"driver/isolation/isolationtest": {"driver/isolation", "driver/supervise", "driver/session/dialhome", "driver/display", "shared/control", "shared/screen"},
 
 	"shared/nomadjob":    {"shared/screen", "shared/control/..."},
-	"shared/control":     {"shared/lease", "shared/relay", "shared/screen"},
+	"shared/control":     {"shared/lease", "shared/relay", "shared/relay/action", "shared/screen"},
 	"shared/relay":       {"shared/lease", "shared/rfb", "shared/screen"},
 	"shared/lease":       {"shared/screen"},
 	"shared/rfb":         {},

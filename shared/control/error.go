@@ -55,6 +55,7 @@ type Error struct {
 	Holder  lease.Holder `json:"holder,omitempty"`
 	Since   time.Time    `json:"since,omitzero"`
 	Epoch   lease.Epoch  `json:"epoch,omitempty"`
+	Done    int          `json:"done,omitempty"` // of a list of actions: how many were done before
 }
 
 func (e *Error) Error() string {

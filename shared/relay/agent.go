@@ -55,10 +55,9 @@ func (r *Relay) Do(ctx context.Context, seen lease.Epoch, list action.List) erro
 }
 
 func (r *Relay) act(ctx context.Context, seen lease.Epoch, list action.List) error {
-	var pace bucket
 	for done, a := range list {
 		for step := range a.Steps() {
-			if err := r.step(ctx, seen, step, &pace); err != nil {
+			if err := r.step(ctx, seen, step); err != nil {
 				return &ActError{Done: done, Err: err}
 			}
 		}
@@ -66,9 +65,9 @@ func (r *Relay) act(ctx context.Context, seen lease.Epoch, list action.List) err
 	return nil
 }
 
-func (r *Relay) step(ctx context.Context, seen lease.Epoch, step action.Step, pace *bucket) error {
+func (r *Relay) step(ctx context.Context, seen lease.Epoch, step action.Step) error {
 	if step.Message != nil {
-		if err := pace.take(ctx); err != nil {
+		if err := r.pace.take(ctx); err != nil {
 			return err
 		}
 		if err := r.gate.fromAgent(ctx, seen, step.Message); err != nil {

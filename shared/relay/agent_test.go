@@ -148,3 +148,21 @@ func TestLSE01CheckedAtTheEnd(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 }
+
+// X34: the pace of an agent's input is one for all its calls: many short ones are not
+// quicker than a long one.
+func TestX34AgentPace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		begin := time.Now()
+		for range 30 { // of 200 messages each
+			if err := w.Do(t.Context(), w.epoch(), action.List{action.Key{Keys: "q", Count: 100}}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if took := time.Since(begin); took < 4*time.Second {
+			t.Errorf("6000 messages took %s", took)
+		}
+		w.Close()
+	})
+}

@@ -67,6 +67,7 @@ type Relay struct {
 	pending chan struct{}   // a place for each connection that is no viewer yet
 	waiting chan struct{}   // a place for each whose refusal is delayed
 	acting  chan struct{}   // has room for the agent's one call
+	pace    bucket          // of the agent's messages; whoever is acting has it
 	life    context.Context // ends with Close
 	kill    context.CancelFunc
 

@@ -65,6 +65,11 @@ type Screenshooter interface {
 	Screenshot(ctx context.Context, caller Caller, req control.ScreenshotRequest) (control.Screenshot, error)
 }
 
+// Actor serves POST input. The server lets one list of actions be done at a time.
+type Actor interface {
+	Input(ctx context.Context, caller Caller, req control.InputRequest) (control.InputAnswer, error)
+}
+
 // Stopper serves POST stop. Stop returns when nothing of the screen is left.
 type Stopper interface {
 	Stop(ctx context.Context, caller Caller, req control.StopRequest) error

@@ -11,12 +11,13 @@ import (
 
 // limits bounds what all callers together may keep busy (threats.md X34).
 type limits struct {
-	pictures, waits, events, streams limit
+	pictures, inputs, waits, events, streams limit
 }
 
 func newLimits() limits {
 	return limits{
 		pictures: newLimit("screenshots", 1, 8),
+		inputs:   newLimit("lists of actions", 1, 8),
 		waits:    newLimit("waiting calls", 8, 0),
 		events:   newLimit("event streams", 32, 0),
 		streams:  newLimit("byte streams", 64, 0),

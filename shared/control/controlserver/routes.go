@@ -86,6 +86,9 @@ func (s *Server) handlers() map[control.Call]handler {
 	if b, ok := s.backend.(Screenshooter); ok {
 		calls[control.CallScreenshot] = s.screenshot(b)
 	}
+	if b, ok := s.backend.(Actor); ok {
+		calls[control.CallInput] = s.input(b)
+	}
 	if b, ok := s.backend.(Stopper); ok {
 		calls[control.CallStop] = stop(b)
 	}
