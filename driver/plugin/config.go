@@ -89,6 +89,29 @@ type jobConfig struct {
 	Command         string   `codec:"command"`
 	Args            []string `codec:"args"`
 	Exec            exec     `codec:"exec"`
+
+	Watch       string `codec:"watch"`
+	Thumbnails  string `codec:"thumbnails"`
+	Clipboard   string `codec:"clipboard"`
+	Takeover    string `codec:"takeover"`
+	AwayLimit   string `codec:"away_limit"`
+	Consent     bool   `codec:"consent"`
+	MaxGeometry string `codec:"max_geometry"`
+
+	AgentSocket agentSocket `codec:"agent_socket"`
+	Viewer      viewer      `codec:"viewer"`
+}
+
+type agentSocket struct {
+	Mode  string  `codec:"mode"`
+	Group string  `codec:"group"`
+	UIDs  []int64 `codec:"uids"`
+}
+
+type viewer struct {
+	Port    string `codec:"port"`
+	TLSCert string `codec:"tls_cert"`
+	TLSKey  string `codec:"tls_key"`
 }
 
 func jobSchema() *nomadplugin.Spec {
@@ -112,6 +135,29 @@ func jobSchema() *nomadplugin.Spec {
 		"command":            h.Attr("command", "string"),
 		"args":               h.Default(h.Attr("args", "list(string)"), h.Strings()),
 		"exec":               execSpec,
+		"watch":              h.Default(h.Attr("watch", "string"), h.String(d.Watch)),
+		"thumbnails":         h.Default(h.Attr("thumbnails", "string"), h.String(d.Thumbnails)),
+		"clipboard":          h.Default(h.Attr("clipboard", "string"), h.String(d.Clipboard)),
+		"takeover":           h.Default(h.Attr("takeover", "string"), h.String(d.Takeover)),
+		"away_limit":         h.Default(h.Attr("away_limit", "string"), h.String(d.AwayLimit)),
+		"consent":            h.Default(h.Attr("consent", "bool"), h.Bool(false)),
+		"max_geometry":       h.Default(h.Attr("max_geometry", "string"), h.String(d.MaxGeometry)),
+		"agent_socket": h.Default(
+			h.Block("agent_socket", h.Object(h.Fields{
+				"mode":  h.Default(h.Attr("mode", "string"), h.String(d.AgentSocketMode)),
+				"group": h.Default(h.Attr("group", "string"), h.String("")),
+				"uids":  h.Default(h.Attr("uids", "list(number)"), h.Literal("[]")),
+			})),
+			h.Literal(`{ mode = "`+d.AgentSocketMode+`", group = "", uids = [] }`),
+		),
+		"viewer": h.Default(
+			h.Block("viewer", h.Object(h.Fields{
+				"port":     h.Default(h.Attr("port", "string"), h.String("")),
+				"tls_cert": h.Default(h.Attr("tls_cert", "string"), h.String("")),
+				"tls_key":  h.Default(h.Attr("tls_key", "string"), h.String("")),
+			})),
+			h.Literal(`{ port = "", tls_cert = "", tls_key = "" }`),
+		),
 	})
 }
 
@@ -121,6 +167,10 @@ func (c jobConfig) config() screen.Config {
 		MinFreeMemoryMB: c.MinFreeMemoryMB, StartTimeout: c.StartTimeout, KeyboardLayout: c.KeyboardLayout,
 		Look: c.Look, GLX: c.GLX, PassEnv: c.PassEnv, ExposeSecrets: c.ExposeSecrets, ExposeDisplay: c.ExposeDisplay,
 		Command: c.Command, Args: c.Args, ExecShell: c.Exec.Shell, ExecRole: c.Exec.Role,
+		Watch: c.Watch, Thumbnails: c.Thumbnails, Clipboard: c.Clipboard, Takeover: c.Takeover,
+		AwayLimit: c.AwayLimit, Consent: c.Consent, MaxGeometry: c.MaxGeometry,
+		AgentSocketMode: c.AgentSocket.Mode, AgentSocketGroup: c.AgentSocket.Group, AgentSocketUIDs: c.AgentSocket.UIDs,
+		ViewerPort: c.Viewer.Port, ViewerTLSCert: c.Viewer.TLSCert, ViewerTLSKey: c.Viewer.TLSKey,
 	}
 }
 
@@ -201,5 +251,7 @@ func defaultJob() jobConfig {
 	return jobConfig{
 		Isolation: d.Isolation, Geometry: d.Geometry, Depth: d.Depth, DPI: d.DPI, MinFreeMemoryMB: d.MinFreeMemoryMB,
 		KeyboardLayout: d.KeyboardLayout, Look: d.Look, Exec: exec{Shell: d.ExecShell, Role: d.ExecRole},
+		Watch: d.Watch, Thumbnails: d.Thumbnails, Clipboard: d.Clipboard, Takeover: d.Takeover, AwayLimit: d.AwayLimit,
+		MaxGeometry: d.MaxGeometry, AgentSocket: agentSocket{Mode: d.AgentSocketMode},
 	}
 }

@@ -5,6 +5,7 @@ package plugin
 import (
 	"context"
 	"os"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -154,8 +155,52 @@ func TestDefaultsAgree(t *testing.T) {
 	}
 	a, errA := decoded.config().Validate()
 	b, errB := fallback.config().Validate()
-	if errA != nil || errB != nil || a.Geometry != b.Geometry || a.Isolation != b.Isolation || a.Exec != b.Exec || a.Look != b.Look || a.DPI != b.DPI {
+	if errA != nil || errB != nil || !reflect.DeepEqual(a.Takeover, b.Takeover) || !reflect.DeepEqual(a.AgentSocket, b.AgentSocket) || a.Viewer != b.Viewer ||
+		a.Geometry != b.Geometry || a.Isolation != b.Isolation || a.Exec != b.Exec || a.Look != b.Look || a.DPI != b.DPI {
 		t.Errorf("schema %+v %v\ncode %+v %v", a, errA, b, errB)
+	}
+}
+
+// What a job says of people and doors arrives in the driver.
+func TestJobPolicies(t *testing.T) {
+	config, err := encode(t, jobSchema(), `
+profile    = "a"
+watch      = "blank"
+thumbnails = "off"
+clipboard  = "both"
+takeover   = "clean"
+away_limit = "2h"
+consent    = true
+max_geometry = "1920x1080"
+agent_socket {
+  mode  = "0600"
+  group = "bots"
+  uids  = [1000, 1001]
+}
+viewer {
+  port     = "web"
+  tls_cert = "local/cert.pem"
+  tls_key  = "secrets/key.pem"
+}`, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var decoded jobConfig
+	if err := nomadplugin.DecodeConfig(config, &decoded); err != nil {
+		t.Fatal(err)
+	}
+	spec, err := decoded.config().Validate()
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := screen.TakeoverPolicy{
+		Watch: screen.WatchBlank, Thumbnails: screen.ThumbnailsOff, Clipboard: screen.ClipboardBoth, Takeover: screen.TakeoverClean,
+		AwayLimit: 2 * time.Hour, Consent: true, MaxGeometry: screen.Geometry{WidthPx: 1920, HeightPx: 1080},
+	}
+	socket := screen.AgentSocket{Mode: 0o600, Group: "bots", UIDs: []uint32{1000, 1001}}
+	viewer := screen.ViewerListener{Port: "web", TLSCert: "local/cert.pem", TLSKey: "secrets/key.pem"}
+	if spec.Takeover != want || !reflect.DeepEqual(spec.AgentSocket, socket) || spec.Viewer == nil || *spec.Viewer != viewer {
+		t.Errorf("spec %+v, viewer %+v", spec, spec.Viewer)
 	}
 }
 

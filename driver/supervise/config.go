@@ -17,15 +17,20 @@ import (
 // Config is what the plugin hands to a supervisor, in a memfd: it may hold the job's
 // environment, which must not be seen in argument lists or files.
 type Config struct {
-	Namespace   string            `json:"namespace"`
-	Profile     screen.Profile    `json:"profile"`
-	Isolation   screen.Isolation  `json:"isolation"`
-	Instance    string            `json:"instance"` // names this run of the screen, random
-	ImageDigest string            `json:"image_digest,omitempty"`
-	Session     process.Identity  `json:"session"` // as this node sees it
-	Geometry    screen.Geometry   `json:"geometry"`
-	Exec        screen.ExecPolicy `json:"exec"`
-	Warnings    []string          `json:"warnings,omitempty"`
+	Namespace   string                `json:"namespace"`
+	Profile     screen.Profile        `json:"profile"`
+	Isolation   screen.Isolation      `json:"isolation"`
+	Instance    string                `json:"instance"` // names this run of the screen, random
+	ImageDigest string                `json:"image_digest,omitempty"`
+	Session     process.Identity      `json:"session"` // as this node sees it
+	Geometry    screen.Geometry       `json:"geometry"`
+	Exec        screen.ExecPolicy     `json:"exec"`
+	Takeover    screen.TakeoverPolicy `json:"takeover"`
+	// KeyboardLayout is the desktop's; a viewer with the same one may send key codes (R13).
+	KeyboardLayout string                 `json:"keyboard_layout,omitempty"`
+	AgentSocket    screen.AgentSocket     `json:"agent_socket"`
+	Viewer         *screen.ViewerListener `json:"viewer,omitempty"` // nil: none
+	Warnings       []string               `json:"warnings,omitempty"`
 	// Known says that the plugin has driver state of a lease of this profile, and
 	// LeaseFloor is the highest epoch it has heard: a lease that is missing, or older,
 	// is then not the agent's (X26).

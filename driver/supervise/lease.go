@@ -22,8 +22,10 @@ func (s *supervisor) openLease(recorded bool) error {
 		Fresh: !recorded && !s.config.Known,
 		Floor: max(plausible(s.record.Epoch), plausible(lease.Epoch(s.config.LeaseFloor))),
 	})
+	policy := lease.DefaultPolicy()
+	policy.AwayLimit, policy.Consent = s.config.Takeover.AwayLimit, s.config.Takeover.Consent
 	keeper, err := lease.OpenKeeper(store, lease.Options{
-		Policy: lease.DefaultPolicy(), Handover: s.handOver, Notify: s.onLease,
+		Policy: policy, Handover: s.handOver, Notify: s.onLease,
 	})
 	if err != nil {
 		return fmt.Errorf("supervise screen: %w", err)

@@ -22,8 +22,9 @@ import (
 func (s *supervisor) openRelay() {
 	s.relay = relay.New(relay.Options{
 		Dial: s.dialRFB, Lease: s.keeper, Tickets: ticket.NewStore(), Name: string(s.config.Profile),
-		MaxSize: rfb.Size{WidthPx: screen.MaxWidthPx, HeightPx: screen.MaxHeightPx},
-		Log:     slog.New(discardBelowError{s}),
+		MaxSize: rfb.Size{WidthPx: s.config.Takeover.MaxGeometry.WidthPx, HeightPx: s.config.Takeover.MaxGeometry.HeightPx},
+		Watch:   s.config.Takeover.Watch, Layout: s.config.KeyboardLayout,
+		Log: slog.New(discardBelowError{s}),
 	})
 }
 

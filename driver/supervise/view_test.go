@@ -15,12 +15,14 @@ import (
 
 // newViewable supervises a ready screen whose X server is a helper that shows a picture
 // and says what it is sent.
-func newViewable(t *testing.T) (*rig, *helper) {
+func newViewable(t *testing.T) (*rig, *helper) { return newViewableWith(t, nil) }
+
+func newViewableWith(t *testing.T, change func(*Config)) (*rig, *helper) {
 	t.Helper()
 	path := serverPath(t)
 	server := startHelper(t, "server", "SERVER="+path, "PICTURE=1")
 	server.says("listening")
-	r := newRig(t, nil)
+	r := newRig(t, change)
 	f := r.session(dialhome.Desktop{State: dialhome.Running, Display: 77, XPID: server.identity.PID, XStart: server.identity.Start})
 	r.awaitState(screen.Ready)
 	go f.passServer(path)

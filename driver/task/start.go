@@ -131,6 +131,7 @@ func (s *start) chooseIsolation(ctx context.Context) error {
 		TaskID: s.request.TaskID, AllocID: s.request.AllocID, TaskName: s.request.TaskName,
 		AllocDir: s.request.AllocDir, JobID: s.request.JobID, Instance: newInstance(),
 		Isolation: kind, StdoutPath: s.request.StdoutPath, StderrPath: s.request.StderrPath, Geometry: spec.Geometry, Exec: boundExec(spec.Exec, s.m.settings.Exec),
+		Takeover: spec.Takeover, KeyboardLayout: spec.KeyboardLayout, AgentSocket: spec.AgentSocket, Viewer: spec.Viewer,
 		Started: time.Now().UTC(),
 	}
 	return nil

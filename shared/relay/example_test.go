@@ -31,7 +31,7 @@ func Example() {
 		return
 	}
 	screen = relay.New(relay.Options{
-		Lease: keeper, Tickets: ticket.NewStore(), Name: "ci-7", Layout: "us", Watch: relay.WatchAll,
+		Lease: keeper, Tickets: ticket.NewStore(), Name: "ci-7", Layout: "us", Watch: "all",
 		Dial: func(ctx context.Context) (net.Conn, error) {
 			var d net.Dialer
 			return d.DialContext(ctx, "unix", "rfb.sock")

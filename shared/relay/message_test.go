@@ -15,13 +15,14 @@ import (
 
 	"github.com/botscreen/botscreen/shared/lease"
 	"github.com/botscreen/botscreen/shared/relay/ticket"
+	"github.com/botscreen/botscreen/shared/screen"
 )
 
 // Watch policies: at a takeover the others' streams end with 4003 before it is seen,
 // a new one is refused with it and keeps its ticket, and after the hand-back all come
 // in again.
 func TestWatchPolicies(t *testing.T) {
-	for _, policy := range []Watch{WatchHolder, WatchBlank} {
+	for _, policy := range []screen.Watch{screen.WatchHolder, screen.WatchBlank} {
 		d := newDoor(t, func(o *Options) { o.Watch = policy })
 		holder, other := d.visit(t, "a", ticket.Control), d.visit(t, "b", ticket.Watch, leaseProtocol)
 		renewal := ticket.Secret(other.told("hello")["renewal"].(string))

@@ -15,6 +15,7 @@ import (
 	"github.com/botscreen/botscreen/shared/lease"
 	"github.com/botscreen/botscreen/shared/relay/ticket"
 	"github.com/botscreen/botscreen/shared/rfb"
+	"github.com/botscreen/botscreen/shared/screen"
 )
 
 // Limits of one screen (threats.md X34).
@@ -45,7 +46,7 @@ type Options struct {
 	// same one may send key codes; the others' keysyms mean the same on every layout
 	// (rule R13).
 	Layout string
-	Watch  Watch // empty: all
+	Watch  screen.Watch // empty: all
 	// Hosts are the names that this relay's page is served under besides localhost and
 	// addresses.
 	Hosts []string
@@ -123,7 +124,7 @@ func (r *Relay) Handover(from, to lease.Lease) {
 		switch {
 		case from.HeldBy(v.grant.Viewer) && to.Held() && v.grant.Mode == ticket.Control:
 			v.finish(End{Code: Taken, Reason: "another person took the screen"})
-		case !r.options.Watch.allows(v.grant.Viewer, to):
+		case !allows(r.options.Watch, v.grant.Viewer, to):
 			v.finish(End{Code: NotWatchable, Reason: "only the person in control sees the screen"})
 		}
 	}
@@ -202,7 +203,7 @@ var (
 // of hands that is being written counts as well as the lease it ends.
 func (r *Relay) watchable(v lease.ViewerID) error {
 	l, _ := r.lease.Lease()
-	if !r.options.Watch.allows(v, l) || r.next.Epoch > l.Epoch && !r.options.Watch.allows(v, r.next) {
+	if !allows(r.options.Watch, v, l) || r.next.Epoch > l.Epoch && !allows(r.options.Watch, v, r.next) {
 		return errNotWatchable
 	}
 	return nil

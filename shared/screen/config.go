@@ -31,6 +31,23 @@ type Config struct {
 	Args            []string
 	ExecShell       bool
 	ExecRole        string
+
+	// People on the screen, see TakeoverPolicy.
+	Watch       string
+	Thumbnails  string
+	Clipboard   string
+	Takeover    string
+	AwayLimit   string
+	Consent     bool
+	MaxGeometry string // empty: 3840x2160, or the geometry where that is larger
+
+	// The further doors, see AgentSocket and ViewerListener.
+	AgentSocketMode  string
+	AgentSocketGroup string
+	AgentSocketUIDs  []int64
+	ViewerPort       string
+	ViewerTLSCert    string
+	ViewerTLSKey     string
 }
 
 // Defaults is what a job gets that only names its profile.
@@ -45,6 +62,12 @@ func Defaults() Config {
 		Look:            string(Lean),
 		ExecShell:       true,
 		ExecRole:        string(RoleOperator),
+		Watch:           string(WatchAll),
+		Thumbnails:      string(ThumbnailsWatch),
+		Clipboard:       string(ClipboardIn),
+		Takeover:        string(TakeoverKeep),
+		AwayLimit:       "0s",
+		AgentSocketMode: "0660",
 	}
 }
 
@@ -73,6 +96,9 @@ type Spec struct {
 	Command         string
 	Args            []string
 	Exec            ExecPolicy
+	Takeover        TakeoverPolicy
+	AgentSocket     AgentSocket
+	Viewer          *ViewerListener // nil: none
 }
 
 // ExecPolicy bounds what Nomad's alloc exec may do in this screen (X19).
@@ -138,6 +164,9 @@ func (c Config) Validate() (Spec, error) {
 		Shell: c.ExecShell,
 		Role:  oneOf(&faults, "exec.role", c.ExecRole, RoleViewer, RoleControl, RoleOperator),
 	}
+	spec.Takeover = c.validateTakeover(&faults, spec.Geometry)
+	spec.AgentSocket = c.validateAgentSocket(&faults)
+	spec.Viewer = c.validateViewer(&faults)
 	if c.ExposeDisplay && spec.Isolation != Host {
 		faults.Add("expose_display", "", "needs `isolation = \"host\"`: a sandboxed display cannot be shared with other tasks")
 	}

@@ -31,7 +31,8 @@ func TestN4AllFaultsAtOnce(t *testing.T) {
 	c := Config{
 		Isolation: "chroot", Geometry: "0x0", Depth: 23, DPI: 5000, MinFreeMemoryMB: -1, StartTimeout: "soon",
 		KeyboardLayout: "us; rm -rf", Look: "shiny", PassEnv: []string{"A=B"}, Args: []string{"x"}, ExecRole: "root",
-		ExposeDisplay: true,
+		ExposeDisplay: true, Watch: "nobody", Thumbnails: "large", Clipboard: "out", Takeover: "rough", AwayLimit: "soon", MaxGeometry: "big",
+		AgentSocketMode: "0666", AgentSocketGroup: "a b", AgentSocketUIDs: []int64{-1}, ViewerPort: "a/b", ViewerTLSCert: "../x",
 	}
 	_, err := c.Validate()
 	var faults Faults
@@ -39,7 +40,8 @@ func TestN4AllFaultsAtOnce(t *testing.T) {
 		t.Fatalf("error = %v", err)
 	}
 	for _, field := range []string{"profile", "isolation", "geometry", "depth", "dpi", "min_free_memory_mb",
-		"start_timeout", "keyboard_layout", "look", "pass_env", "args", "exec.role"} {
+		"start_timeout", "keyboard_layout", "look", "pass_env", "args", "exec.role", "watch", "thumbnails", "clipboard", "takeover",
+		"away_limit", "max_geometry", "agent_socket.mode", "agent_socket.group", "agent_socket.uids", "viewer.port", "viewer.tls_cert", "viewer.tls_key"} {
 		if !strings.Contains(err.Error(), field+":") {
 			t.Errorf("no fault for %s in %q", field, err)
 		}
@@ -73,6 +75,18 @@ func TestValidateOneField(t *testing.T) {
 		"expose on host":       {func(c *Config) { c.Isolation, c.ExposeDisplay = "host", true }, ""},
 		"expose in docker":     {func(c *Config) { c.Isolation, c.ExposeDisplay = "docker", true }, "expose_display:"},
 		"command NUL":          {func(c *Config) { c.Command = "a\x00b" }, "command:"},
+		"max geometry follows": {func(c *Config) { c.Geometry = "7680x4320" }, ""},
+		"max geometry smaller": {func(c *Config) { c.MaxGeometry = "800x600" }, "max_geometry:"},
+		"away limit":           {func(c *Config) { c.AwayLimit = "2h" }, ""},
+		"away limit negative":  {func(c *Config) { c.AwayLimit = "-1s" }, "away_limit:"},
+		"socket for all":       {func(c *Config) { c.AgentSocketMode = "0664" }, "agent_socket.mode:"},
+		"socket for nobody":    {func(c *Config) { c.AgentSocketMode = "0060" }, "agent_socket.mode:"},
+		"socket for a group":   {func(c *Config) { c.AgentSocketGroup, c.AgentSocketUIDs = "bots", []int64{1000, 0} }, ""},
+		"no uid":               {func(c *Config) { c.AgentSocketUIDs = []int64{1<<32 - 1} }, "agent_socket.uids:"},
+		"viewer":               {func(c *Config) { c.ViewerPort, c.ViewerTLSCert, c.ViewerTLSKey = "web", "local/a.pem", "secrets/k.pem" }, ""},
+		"viewer without key":   {func(c *Config) { c.ViewerPort, c.ViewerTLSCert = "web", "local/a.pem" }, "viewer.tls_key:"},
+		"viewer escapes":       {func(c *Config) { c.ViewerPort, c.ViewerTLSCert, c.ViewerTLSKey = "web", "a/../../b", "k" }, "viewer.tls_cert:"},
+		"viewer without port":  {func(c *Config) { c.ViewerTLSCert, c.ViewerTLSKey = "a", "k" }, "viewer.port:"},
 		"isolation upper case": {func(c *Config) { c.Isolation = "Docker" }, "isolation:"},
 	} {
 		t.Run(name, func(t *testing.T) {
