@@ -47,7 +47,7 @@ func (r *Relay) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	}
 	pending := sync.OnceFunc(func() { <-r.pending })
 	defer pending()
-	conn, err := websocket.Accept(w, req, &websocket.AcceptOptions{
+	conn, err := websocket.Accept(gatherer{w}, req, &websocket.AcceptOptions{
 		Subprotocols:       []string{ProtocolLease, ProtocolBinary},
 		InsecureSkipVerify: true, // foreign has verified
 	})
