@@ -171,6 +171,22 @@ func leaseOutlives(t *testing.T, a *agent) {
 	a.eventually("the event of the hand-back", func() bool {
 		return strings.Contains(a.events(t, alloc, "taken"), "Control was handed back to the agent")
 	})
+	var record struct {
+		Intact  bool
+		Entries []struct{ Act, Door string }
+	}
+	if err := json.Unmarshal([]byte(a.must(t, "audit", "taken", "--json")), &record); err != nil {
+		t.Fatal(err)
+	}
+	takes := 0
+	for _, e := range record.Entries {
+		if e.Act == "taken" && e.Door == "exec" {
+			takes++
+		}
+	}
+	if !record.Intact || takes != 2 {
+		t.Errorf("the audit file: %+v", record)
+	}
 	a.must(t, "stop", "taken")
 	gone(t, a)
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/botscreen/botscreen/driver/session/dialhome"
+	"github.com/botscreen/botscreen/shared/audit"
 	"github.com/botscreen/botscreen/shared/control"
 	"github.com/botscreen/botscreen/shared/control/controlserver"
 )
@@ -29,6 +30,9 @@ func (s *supervisor) Status(context.Context, controlserver.Caller) (control.Stat
 	viewers := s.viewers()
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.auditTrouble != nil {
+		warnings = append(warnings, "Who has the screen is not written down: "+s.auditTrouble.Error()+". The audit file counts the lines that are missing.")
+	}
 	status := control.Status{
 		WireVersion: control.Version,
 		State:       s.state, Since: s.since, Reason: s.reason,
@@ -59,7 +63,7 @@ func (s *supervisor) EventsAfter(ctx context.Context, since uint64) ([]control.E
 
 // Stop ends the desktop and the session. It returns when the session is gone; what may
 // be left of the screen outside of it is the plugin's to remove.
-func (s *supervisor) Stop(ctx context.Context, _ controlserver.Caller, req control.StopRequest) error {
+func (s *supervisor) Stop(ctx context.Context, caller controlserver.Caller, req control.StopRequest) error {
 	grace := min(req.Grace, maxGrace)
 	switch {
 	case grace == 0:
@@ -74,6 +78,7 @@ func (s *supervisor) Stop(ctx context.Context, _ controlserver.Caller, req contr
 		return err
 	}
 	if s.beginStop() {
+		s.auditAct(audit.Stopped, cameBy(caller), s.holds().Viewer.Handle(), "")
 		go s.stopSession(req.Signal, grace) // goes on when the caller leaves
 	}
 	select {

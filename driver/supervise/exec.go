@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/botscreen/botscreen/driver/session/dialhome"
+	"github.com/botscreen/botscreen/shared/audit"
 	"github.com/botscreen/botscreen/shared/control"
 	"github.com/botscreen/botscreen/shared/control/controlserver"
 	"github.com/botscreen/botscreen/shared/lease"
@@ -52,12 +53,15 @@ type command struct {
 
 // Exec starts a command inside the session. While a person has control, and when one
 // takes it, there is none without force (X19, X20).
-func (s *supervisor) Exec(ctx context.Context, _ controlserver.Caller, req control.ExecRequest) (controlserver.Process, error) {
+func (s *supervisor) Exec(ctx context.Context, caller controlserver.Caller, req control.ExecRequest) (controlserver.Process, error) {
 	request, err := execOf(req)
 	if err != nil {
 		return nil, err
 	}
 	var seen lease.Epoch
+	if req.Force && s.holds().Held() {
+		s.auditAct(audit.Forced, cameBy(caller), "", "")
+	}
 	if !req.Force {
 		if seen, err = s.beginFenced(); err != nil {
 			return nil, err

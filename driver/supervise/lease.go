@@ -64,6 +64,7 @@ var noticeEvents = map[lease.NoticeKind]control.EventName{
 // record too, so that a lease that is lost, or restored from a copy, is noticed.
 func (s *supervisor) onLease(n lease.Notice) {
 	s.relay.Notice(n)
+	s.auditLease(n)
 	name, ok := noticeEvents[n.Kind]
 	if !ok {
 		return
@@ -88,7 +89,8 @@ func (s *supervisor) Lease(context.Context) (lease.Public, error) {
 }
 
 // Take gives the screen to a viewer. It may have lost it again when this returns.
-func (s *supervisor) Take(_ context.Context, _ controlserver.Caller, req control.TakeRequest) (lease.Public, error) {
+func (s *supervisor) Take(_ context.Context, caller controlserver.Caller, req control.TakeRequest) (lease.Public, error) {
+	s.trail.came(req.Viewer.Handle(), cameBy(caller))
 	held, err := s.keeper.Take(req.Viewer, req.Reason, false)
 	if err != nil {
 		return lease.Public{}, leaseRefusal("take control", err)
@@ -98,13 +100,14 @@ func (s *supervisor) Take(_ context.Context, _ controlserver.Caller, req control
 
 // Release hands the screen back. A viewer that does not hold it changes nothing, and
 // hears so where another one does (rule L4).
-func (s *supervisor) Release(_ context.Context, _ controlserver.Caller, req control.ReleaseRequest) (lease.Public, error) {
+func (s *supervisor) Release(_ context.Context, caller controlserver.Caller, req control.ReleaseRequest) (lease.Public, error) {
 	before, _ := s.keeper.Lease()
 	var held lease.Lease
 	var err error
 	if req.Force {
-		held, err = s.keeper.Free()
+		s.trail.free(cameBy(caller), func() { held, err = s.keeper.Free() })
 	} else {
+		s.trail.came(req.Viewer.Handle(), cameBy(caller))
 		held, err = s.keeper.Release(req.Viewer)
 	}
 	switch {

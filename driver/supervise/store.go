@@ -9,6 +9,7 @@ import (
 	"os"
 
 	"github.com/botscreen/botscreen/driver/process"
+	"github.com/botscreen/botscreen/shared/audit"
 	"github.com/botscreen/botscreen/shared/control"
 	"github.com/botscreen/botscreen/shared/lease"
 )
@@ -29,6 +30,9 @@ type record struct {
 	// Epoch is the newest of the lease. Unlike the rest it is the profile's and counts
 	// for its next run too (X26).
 	Epoch lease.Epoch `json:"epoch,omitempty"`
+	// Audit is the newest line of the profile's audit file: one that ends before it was
+	// cut (X39).
+	Audit audit.Head `json:"audit,omitzero"`
 }
 
 const (
@@ -56,7 +60,7 @@ func loadRecord(dir *os.Root, instance string) (r record, exists bool, err error
 		return empty, true, fmt.Errorf("load screen record: %w", err)
 	}
 	if r.V != recordVersion || r.Instance != instance {
-		empty.Epoch = r.Epoch
+		empty.Epoch, empty.Audit = r.Epoch, r.Audit
 		return empty, true, nil
 	}
 	return r, true, nil

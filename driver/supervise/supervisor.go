@@ -46,6 +46,7 @@ type supervisor struct {
 	keeper   *lease.Keeper
 	relay    *relay.Relay // all input to the screen goes through it
 	asks     *asks
+	trail    *trail
 	passed   slots
 	notes    *bucket
 	patience time.Duration         // for a session to report a command that was killed
@@ -65,6 +66,8 @@ type supervisor struct {
 	died     string                // what the session said before it ended
 	failure  *dialhome.Error       // why there is no desktop
 	commands map[*command]struct{} // those that a takeover ends
+	// auditTrouble is why the last line was not written down.
+	auditTrouble error
 }
 
 func newSupervisor(config Config, dir *os.Root, log hclog.Logger) (*supervisor, error) {
@@ -79,13 +82,14 @@ func newSupervisor(config Config, dir *os.Root, log hclog.Logger) (*supervisor, 
 		adopted: make(chan dialhome.Desktop, 1), ended: make(chan struct{}),
 		state: screen.Starting, since: time.Now().UTC(), record: r,
 		fence:    control.Fence{Mode: control.Advisory, Reason: "the self-test has not run yet"},
-		commands: map[*command]struct{}{}, asks: newAsks(),
+		commands: map[*command]struct{}{}, asks: newAsks(), trail: newTrail(dir),
 	}
 	s.link = newLink(config.Session, log, s.onEvent)
 	if err := s.openLease(exists); err != nil {
 		return nil, err
 	}
 	s.openRelay()
+	s.auditBegin()
 	return s, nil
 }
 

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 
+	"github.com/botscreen/botscreen/shared/audit"
 	"github.com/botscreen/botscreen/shared/control"
 	"github.com/botscreen/botscreen/shared/control/controlserver"
 	"github.com/botscreen/botscreen/shared/lease"
@@ -50,6 +51,8 @@ func (s *supervisor) View(_ context.Context, caller controlserver.Caller, mode c
 	if err := s.mustBeReady("view the screen"); err != nil {
 		return nil, err
 	}
+	s.trail.came(grant.Viewer.Handle(), cameBy(caller))
+	s.auditAct(audit.Viewed, cameBy(caller), grant.Viewer.Handle(), string(grant.Mode))
 	return func(ctx context.Context, conn net.Conn) {
 		end := s.relay.ServeStream(ctx, conn, relay.Admission{Grant: grant})
 		if end.Code == relay.Gone && end.Cause != nil { // its program just sees a closed connection

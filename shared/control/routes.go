@@ -41,6 +41,7 @@ const (
 	CallSleep         Call = "sleep"
 	CallWake          Call = "wake"
 	CallWait          Call = "wait"
+	CallAudit         Call = "audit"
 	CallStats         Call = "stats"
 	CallExec          Call = "exec"
 	CallRFB           Call = "rfb"
@@ -91,6 +92,7 @@ var Routes = []Route{
 	{CallSleep, http.MethodPost, "/v1/sleep", operators, false},
 	{CallWake, http.MethodPost, "/v1/wake", operators, false},
 	{CallWait, http.MethodGet, "/v1/wait", operators, false},
+	{CallAudit, http.MethodGet, "/v1/audit", operators, false},
 	{CallStats, http.MethodGet, "/v1/stats", operators, false},
 	{CallExec, http.MethodPost, "/v1/exec", operators, true},
 	{CallRFB, http.MethodGet, "/v1/rfb", viewers, true},

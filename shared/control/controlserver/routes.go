@@ -95,6 +95,9 @@ func (s *Server) handlers() map[control.Call]handler {
 	if b, ok := s.backend.(Signaller); ok {
 		calls[control.CallSignal] = signal(b)
 	}
+	if b, ok := s.backend.(Auditor); ok {
+		calls[control.CallAudit] = auditFile(b)
+	}
 	if b, ok := s.backend.(Waiter); ok {
 		calls[control.CallWait] = s.wait(b)
 	}
