@@ -24,7 +24,7 @@ import (
 func TestRoutesByRole(t *testing.T) {
 	want := map[screen.Role][]Call{
 		screen.RoleOperator: {CallStatus, CallEvents, CallLease, CallTake, CallRelease, CallMintTicket, CallRevokeTicket,
-			CallScreenshot, CallAsk, CallAwaitAsk, CallStop, CallSignal, CallSleep, CallWake, CallWait, CallStats, CallExec, CallTunnel},
+			CallScreenshot, CallAsk, CallAwaitAsk, CallStop, CallSignal, CallSleep, CallWake, CallWait, CallAudit, CallStats, CallExec, CallTunnel},
 		screen.RoleAgent: {CallStatus, CallEvents, CallLease, CallScreenshot, CallInput, CallAsk, CallAwaitAsk, CallWindows,
 			CallReadClipboard, CallSetClipboard, CallCDP},
 		screen.RoleControl: {CallStatus, CallEvents, CallLease, CallTake, CallRelease, CallRFB},
