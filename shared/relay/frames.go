@@ -12,13 +12,18 @@ import (
 // framing has no extension: none that changes a length is ever agreed on (rule R7).
 var framing rfb.Framing
 
-// fixed is the length of each type of message that has only one, 0 for the others.
-// Package rfb knows them; the table saves a call per message.
-var fixed = func() (table [256]uint8) {
-	for kind := range table {
-		if n, err := framing.Len([]byte{byte(kind)}); err == nil {
-			table[kind] = uint8(n)
+// kinds is what has to be known of most messages, by their type. Package rfb knows it;
+// the table saves calls for each message.
+var kinds = func() (table [256]struct {
+	length        uint8 // 0: it has no one length, or is none
+	passes, input bool
+}) {
+	for i := range table {
+		kind := byte(i)
+		if n, err := framing.Len([]byte{kind}); err == nil {
+			table[i].length = uint8(n)
 		}
+		table[i].passes, table[i].input = passes(kind), rfb.Message{kind}.Input()
 	}
 	return table
 }()
@@ -28,14 +33,11 @@ func lengthOf(b []byte) (int, *rfb.ProtocolError) {
 	if len(b) == 0 {
 		return 0, nil
 	}
-	n := int(fixed[b[0]])
-	if n == 0 {
-		var err error
-		if n, err = framing.Len(b); err != nil {
-			return 0, protocolFault(err)
-		}
-	}
-	if n > len(b) {
+	n, err := framing.Len(b)
+	switch {
+	case err != nil:
+		return 0, protocolFault(err)
+	case n > len(b):
 		return 0, nil
 	}
 	return n, nil

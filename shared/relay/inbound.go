@@ -62,21 +62,31 @@ type inflow struct {
 // chew handles the whole messages in b and returns what is left. A message that
 // cannot be framed is bad; whatever came before it has been handled.
 func (in *inflow) chew(b []byte) (rest []byte, bad *rfb.ProtocolError, err error) {
-	passing := 0 // bytes of b that pass as they are, taken together
+	start, end := 0, 0 // of the bytes that pass as they are, taken together
 	for {
-		n, bad := lengthOf(b[passing:])
-		if n == 0 || bad != nil {
-			in.out = append(in.out, b[:passing]...)
-			return b[passing:], bad, nil
+		n := 0
+		if end < len(b) {
+			n = int(kinds[b[end]].length)
 		}
-		if passes(b[passing]) {
-			passing += n
+		if n == 0 || n > len(b)-end {
+			var bad *rfb.ProtocolError
+			if n, bad = lengthOf(b[end:]); n == 0 || bad != nil {
+				in.out = append(in.out, b[start:end]...)
+				return b[end:], bad, nil
+			}
+		}
+		kind := &kinds[b[end]]
+		if kind.passes {
+			end += n
 			continue
 		}
-		in.out = append(in.out, b[:passing]...)
-		m := rfb.Message(b[passing : passing+n])
-		b, passing = b[passing+n:], 0
-		if in.watching && m.Input() {
+		if start < end {
+			in.out = append(in.out, b[start:end]...)
+		}
+		m := rfb.Message(b[end : end+n])
+		end += n
+		start = end
+		if in.watching && kind.input {
 			continue
 		}
 		if err := in.take(m); err != nil {
