@@ -1,6 +1,9 @@
 #!/usr/bin/env bash
 # Installs what is missing on Debian or Ubuntu: for a desktop, or (without an argument)
-# for the tests as well. Elsewhere it names the command to run.
+# for the tests as well, or for the bench and its peers. Elsewhere it names the command
+# to run.
+#
+#   install-deps.sh [desktop|bench]
 set -euo pipefail
 
 desktop=(
@@ -15,6 +18,7 @@ tests=(
 
 wanted=("${desktop[@]}")
 [ "${1:-}" = desktop ] || wanted+=("${tests[@]}")
+[ "${1:-}" != bench ] || wanted+=(websockify:websockify)
 
 missing=()
 for pair in "${wanted[@]}"; do

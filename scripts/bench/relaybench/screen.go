@@ -24,9 +24,12 @@ type turn struct {
 	At      int64 `json:"at_ns"` // by the clock all processes share, CLOCK_MONOTONIC
 }
 
-// probe calls a screen's supervisor as fast as it can until it is killed, and says when
-// the answers change: kind input acts as the agent, screenshot looks as it, lease asks
-// who holds.
+// probeEvery is short beside what is measured, and leaves the cores to others.
+const probeEvery = time.Millisecond
+
+// probe calls a screen's supervisor over and over until it is killed, and says when the
+// answers change: kind input acts as the agent, screenshot looks as it, lease asks who
+// holds.
 func probe(socket, kind string) error {
 	operator := control.NewClient(control.Unix(socket))
 	client := control.NewClient(func(ctx context.Context) (net.Conn, error) {
@@ -38,7 +41,7 @@ func probe(socket, kind string) error {
 	})
 	ctx := context.Background()
 	refused := true
-	for {
+	for range time.Tick(probeEvery) {
 		now, err := refusedNow(ctx, client, kind)
 		if err != nil {
 			return err
@@ -51,6 +54,7 @@ func probe(socket, kind string) error {
 			return err
 		}
 	}
+	return nil
 }
 
 func monotonic() int64 {

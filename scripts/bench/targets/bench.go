@@ -69,11 +69,9 @@ const pluginPath = "bin/nomad-driver-botscreen"
 // starts measures targets 1, 2 and 12: StartTask until the screen is ready, in turn with
 // the desktop alone, the best bare script and the naive one.
 func (b *bench) starts(runs int) ([]row, error) {
-	deskwatch := filepath.Join(b.dir, "deskwatch")
-	build := exec.Command("go", "build", "-o", deskwatch, "./scripts/bench/deskwatch")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		return nil, fmt.Errorf("build deskwatch: %w\n%s", err, out)
+	deskwatch, err := b.build("deskwatch")
+	if err != nil {
+		return nil, err
 	}
 	var task, best, naive, overhead []float64
 	for i := range runs + 1 {
@@ -92,30 +90,48 @@ func (b *bench) starts(runs int) ([]row, error) {
 		best, naive = append(best, alone["best.sh"]), append(naive, alone["naive.sh"])
 		overhead = append(overhead, started-alone["ours"])
 	}
-	rows := []row{
-		paired(1, "StartTask to ready, host, beside the best bare script", "ms", task, best, 1.10),
-		paired(2, "StartTask to ready, host, beside the naive script", "ms", task, naive, 0.35),
-		newRow(12, "StartTask without the desktop, beside raw_exec", "ms", overhead, []float64{rawExecMS}, 1),
+	return []row{
+		beside(1, "StartTask to ready, host, beside the best bare script", "ms", task, best).atMost(1.10),
+		beside(2, "StartTask to ready, host, beside the naive script", "ms", task, naive).atMost(0.35),
+		besideRecorded(12, "StartTask without the desktop, beside raw_exec", "ms", overhead, rawExecMS).atMost(1),
+	}, nil
+}
+
+// build makes one of the bench's own programs.
+func (b *bench) build(name string) (path string, err error) {
+	path = filepath.Join(b.dir, name)
+	build := exec.Command("go", "build", "-o", path, "./scripts/bench/"+name)
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("build %s: %w\n%s", name, err, out)
 	}
-	rows[2].Recorded = true
-	return rows, nil
+	return path, nil
 }
 
 // startTask measures one StartTask of a new profile, whose home does not exist yet.
 func (b *bench) startTask(n int) (milliseconds float64, err error) {
+	took, end, err := b.startScreen(n)
+	if err != nil {
+		return 0, err
+	}
+	return float64(took) / float64(time.Millisecond), end()
+}
+
+// startScreen starts a screen, which end stops.
+func (b *bench) startScreen(n int) (took time.Duration, end func() error, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	instance, err := b.host.Instance(ctx)
 	if err != nil {
-		return 0, err
+		return 0, nil, err
 	}
 	schema, err := instance.TaskConfigSchema(ctx)
 	if err != nil {
-		return 0, err
+		return 0, nil, err
 	}
 	config, err := schema.Encode(map[string]any{"profile": fmt.Sprintf("bench-%d", n), "isolation": "host"}, hclconfig.Variables{})
 	if err != nil {
-		return 0, err
+		return 0, nil, err
 	}
 	id := host.NewTaskID(fmt.Sprintf("bench-%d", n), "screen")
 	began := time.Now()
@@ -123,11 +139,15 @@ func (b *bench) startTask(n int) (milliseconds float64, err error) {
 		Id: string(id), Name: "screen", AllocId: fmt.Sprintf("bench-%d", n), Namespace: "default", JobId: "bench",
 		MsgpackDriverConfig: config, StdoutPath: os.DevNull, StderrPath: os.DevNull,
 	})
-	took := time.Since(began)
+	took = time.Since(began)
 	if err != nil {
-		return 0, err
+		return 0, nil, err
 	}
-	return float64(took) / float64(time.Millisecond), instance.DestroyTask(ctx, id, true)
+	return took, func() error {
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		defer cancel()
+		return instance.DestroyTask(ctx, id, true)
+	}, nil
 }
 
 // watch runs deskwatch once over the subjects and returns when each was ready.
@@ -178,16 +198,12 @@ func (b *bench) plugin(runs int) ([]row, error) {
 		}
 		handshake, healthy, pss = append(handshake, figures.handshake), append(healthy, figures.healthy), append(pss, figures.pss)
 	}
-	rows := []row{
-		newRow(10, "plugin binary", "MB", []float64{float64(info.Size()) / 1e6}, []float64{peerBinaryMB}, 1),
-		newRow(10, "plugin memory, idle (PSS)", "MB", pss, []float64{peerPSSMB}, 1),
-		newRow(10, "plugin: exec to handshake", "ms", handshake, []float64{peerHandshakeMS}, 1),
-		newRow(10, "plugin: exec to healthy fingerprint", "ms", healthy, []float64{peerHealthyMS}, 1),
-	}
-	for i := range rows {
-		rows[i].Recorded = true
-	}
-	return rows, nil
+	return []row{
+		besideRecorded(10, "plugin binary", "MB", []float64{float64(info.Size()) / 1e6}, peerBinaryMB).atMost(1),
+		besideRecorded(10, "plugin memory, idle (PSS)", "MB", pss, peerPSSMB).atMost(1),
+		besideRecorded(10, "plugin: exec to handshake", "ms", handshake, peerHandshakeMS).atMost(1),
+		besideRecorded(10, "plugin: exec to healthy fingerprint", "ms", healthy, peerHealthyMS).atMost(1),
+	}, nil
 }
 
 type pluginFigures struct{ handshake, healthy, pss float64 }

@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/botscreen/botscreen/shared/control"
+)
+
+// takeovers is how many changes of hands one run measures.
+const takeovers = 100
+
+// screen measures targets 9 and 16 on one running screen.
+func (b *bench) screen(runs int) ([]row, error) {
+	_, end, err := b.startScreen(1000)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = end() }()
+	ops, err := filepath.Glob(filepath.Join(b.dir, "run", "*", "op"))
+	if err != nil || len(ops) != 1 {
+		return nil, fmt.Errorf("%d operator sockets, %w", len(ops), err)
+	}
+	program, err := b.build("relaybench")
+	if err != nil {
+		return nil, err
+	}
+	s := &runningScreen{program: program, op: ops[0], dir: b.dir}
+	rows, err := s.takeovers(runs)
+	if err != nil {
+		return nil, err
+	}
+	row, err := s.thumbnails(runs)
+	return append(rows, row), err
+}
+
+// runningScreen is a screen of ours and the program that calls it.
+type runningScreen struct{ program, op, dir string }
+
+// probe is a process that calls the screen without end.
+type probe struct {
+	cmd   *exec.Cmd
+	turns *json.Decoder
+}
+
+// turn is one time its calls began to be refused, or admitted.
+type turn struct {
+	Refused bool  `json:"refused"`
+	At      int64 `json:"at_ns"`
+}
+
+func (s *runningScreen) probe(kind string) (*probe, error) {
+	cmd := exec.Command(s.program, "probe", s.op, kind)
+	cmd.Stderr = os.Stderr
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	return &probe{cmd, json.NewDecoder(bufio.NewReader(out))}, cmd.Start()
+}
+
+func (p *probe) await(refused bool) (at int64, err error) {
+	var t turn
+	if err := p.turns.Decode(&t); err != nil {
+		return 0, fmt.Errorf("a probe ended: %w", err)
+	}
+	if t.Refused != refused {
+		return 0, errors.New("a probe missed a change of hands")
+	}
+	return t.At, nil
+}
+
+func (p *probe) stop() {
+	_ = p.cmd.Process.Kill()
+	_ = p.cmd.Wait()
+}
+
+// takeovers measures target 9: from a person's call that takes the screen until the last
+// of several processes, which act, look and ask as the agent, has been refused.
+func (s *runningScreen) takeovers(runs int) ([]row, error) {
+	var probes []*probe
+	defer func() {
+		for _, p := range probes {
+			p.stop()
+		}
+	}()
+	for _, kind := range []string{"input", "input", "screenshot", "lease"} {
+		p, err := s.probe(kind)
+		if err != nil {
+			return nil, err
+		}
+		probes = append(probes, p)
+	}
+	idle, err := s.takeoverTimes(probes, runs)
+	if err != nil {
+		return nil, err
+	}
+	stop, err := s.burn(2 * runtime.NumCPU())
+	if err != nil {
+		return nil, err
+	}
+	defer stop()
+	busy, err := s.takeoverTimes(probes, runs)
+	if err != nil {
+		return nil, err
+	}
+	return []row{
+		alone(9, "takeover until four processes are refused, p99 of a run", "ms", idle).under(5),
+		alone(9, "the same beside a busy loop for each core, twice", "ms", busy).under(250),
+	}, nil
+}
+
+// takeoverTimes is the p99 of each run.
+func (s *runningScreen) takeoverTimes(probes []*probe, runs int) ([]float64, error) {
+	client := control.NewClient(control.Unix(s.op))
+	defer client.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
+	defer cancel()
+	var p99 []float64
+	for range runs {
+		var times []float64
+		for range takeovers {
+			took, err := s.takeover(ctx, client, probes)
+			if err != nil {
+				return nil, err
+			}
+			times = append(times, float64(took)/float64(time.Millisecond))
+		}
+		slices.Sort(times)
+		p99 = append(p99, times[len(times)*99/100])
+	}
+	return p99, nil
+}
+
+func (s *runningScreen) takeover(ctx context.Context, client *control.Client, probes []*probe) (time.Duration, error) {
+	if _, err := client.Release(ctx, control.ReleaseRequest{Viewer: "bench"}); err != nil {
+		return 0, err
+	}
+	for _, p := range probes {
+		if _, err := p.await(false); err != nil {
+			return 0, err
+		}
+	}
+	begin := monotonic()
+	if _, err := client.Take(ctx, control.TakeRequest{Viewer: "bench"}); err != nil {
+		return 0, err
+	}
+	var last int64
+	for _, p := range probes {
+		at, err := p.await(true)
+		if err != nil {
+			return 0, err
+		}
+		last = max(last, at)
+	}
+	return time.Duration(last - begin), nil
+}
+
+func monotonic() int64 {
+	var t unix.Timespec
+	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &t)
+	return t.Nano()
+}
+
+// burn keeps the cores busy until stop.
+func (s *runningScreen) burn(n int) (stop func(), err error) {
+	var all []*exec.Cmd
+	stop = func() {
+		for _, cmd := range all {
+			_ = cmd.Process.Kill()
+			_ = cmd.Wait()
+		}
+	}
+	for range n {
+		cmd := exec.Command("sh", "-c", "while :; do :; done")
+		if err := cmd.Start(); err != nil {
+			stop()
+			return nil, err
+		}
+		all = append(all, cmd)
+	}
+	return stop, nil
+}
+
+// thumbnails measures target 16: a small picture of the same screen, each by a process
+// of its own.
+func (s *runningScreen) thumbnails(runs int) (row, error) {
+	client := control.NewClient(control.Unix(s.op))
+	defer client.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	if _, err := client.Release(ctx, control.ReleaseRequest{Viewer: "bench"}); err != nil {
+		return row{}, err
+	}
+	status, err := client.Status(ctx)
+	if err != nil {
+		return row{}, err
+	}
+	file := filepath.Join(s.dir, "thumbnail.jpg")
+	imported := exec.Command("import", "-display", status.Display, "-window", "root", "-resize", "960x600!", "-quality", "72", file)
+	imported.Env = append(os.Environ(), "XAUTHORITY="+filepath.Join(filepath.Dir(s.op), "x", "Xauthority"))
+	var ours, theirs []float64
+	for range runs + 1 {
+		mine, err := timed(exec.Command(s.program, "thumbnail", s.op, file))
+		if err != nil {
+			return row{}, err
+		}
+		other := *imported
+		its, err := timed(&other)
+		if err != nil {
+			return row{}, err
+		}
+		ours, theirs = append(ours, mine), append(theirs, its)
+	}
+	// The first pair warms the page cache.
+	return beside(16, "thumbnail 960x600 q72, beside import -resize", "ms", ours[1:], theirs[1:]).atMost(0.33), nil
+}
+
+func timed(cmd *exec.Cmd) (milliseconds float64, err error) {
+	begin := time.Now()
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		return 0, fmt.Errorf("%s: %w\n%s", cmd, err, out)
+	}
+	return float64(time.Since(begin)) / float64(time.Millisecond), nil
+}
