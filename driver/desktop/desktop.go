@@ -40,6 +40,7 @@ type Desktop struct {
 	mu       sync.Mutex // guards the rest
 	core     []*child   // Xvnc, bus, xfconfd: what the others need until their end
 	parts    []*child   // the Xfce components, as they were started
+	command  *child     // the job's own program, once it was started
 	stopOnce sync.Once
 
 	untrusted untrustedCookie

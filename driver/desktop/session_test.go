@@ -5,11 +5,14 @@ package desktop
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 	"unsafe"
 
@@ -23,6 +26,8 @@ type order struct {
 	Deadline time.Duration `json:"deadline"`
 	Grace    time.Duration `json:"grace"`
 	Layout   string        `json:"layout"`
+	Argv     []string      `json:"argv"`
+	Marked   bool          `json:"marked"`
 }
 
 // wireOptions are the Options without what cannot be sent.
@@ -131,6 +136,12 @@ func (s *testSession) obey(o order) {
 		answer.Greets, err = s.greets(ctx, 100)
 	case "layout":
 		err = s.desktop.SetKeyboardLayout(ctx, o.Layout)
+	case "spawn":
+		err = s.spawn(o)
+	case "end marked":
+		err = s.desktop.EndMarked(ctx)
+	case "clear":
+		err = s.desktop.Clear(ctx)
 	case "lines":
 		answer.Lines = s.desktop.LastLines()
 	}
@@ -139,6 +150,25 @@ func (s *testSession) obey(o order) {
 		answer.Err, answer.Type = err.Error(), fmt.Sprintf("%T", err)
 	}
 	s.tell(answer)
+}
+
+// spawn starts a program beside the desktop, as a command of exec.
+func (s *testSession) spawn(o order) error {
+	cmd := exec.Command(o.Argv[0], o.Argv[1:]...)
+	cmd.Env = s.desktop.Env()
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	start := s.reaper.Start
+	if o.Marked {
+		start = func(cmd *exec.Cmd) error {
+			weak, err := s.reaper.StartMarked(cmd)
+			return errors.Join(weak, err)
+		}
+	}
+	if err := start(cmd); err != nil {
+		return err
+	}
+	go func() { _ = s.reaper.Wait(cmd) }()
+	return nil
 }
 
 func (s *testSession) greets(ctx context.Context, count int) (int, error) {

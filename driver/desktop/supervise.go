@@ -114,6 +114,9 @@ func (d *Desktop) runCommand(p Program) {
 		d.emit(Event{Kind: EventExited, Program: p.Name, Detail: err.Error(), Status: -1})
 		return
 	}
+	d.mu.Lock()
+	d.command = c
+	d.mu.Unlock()
 	<-c.exited
 	d.emit(Event{Kind: EventExited, Program: p.Name, PID: c.pid, Detail: describeStatus(c.state), Status: exitCode(c.state)})
 }
