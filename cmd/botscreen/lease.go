@@ -45,9 +45,21 @@ Who you are is a secret in your state directory (` + "`$XDG_STATE_HOME/botscreen
 			if err != nil {
 				return err
 			}
-			return c.withLease(cmd.Context(), args[0], func(ctx context.Context, conn *control.Client) (lease.Public, error) {
-				return conn.Take(ctx, control.TakeRequest{Viewer: viewer, Reason: screen.Distrust(reason)})
+			notice := ""
+			err = c.withLease(cmd.Context(), args[0], func(ctx context.Context, conn *control.Client) (lease.Public, error) {
+				held, err := conn.Take(ctx, control.TakeRequest{Viewer: viewer, Reason: screen.Distrust(reason)})
+				if err != nil {
+					return held, err
+				}
+				if status, err := conn.Status(ctx); err == nil { // the screen is theirs in any case
+					notice = status.Notice
+				}
+				return held, nil
 			})
+			if notice != "" && !c.json {
+				_, _ = fmt.Fprintln(c.errs, clean(notice))
+			}
+			return err
 		},
 	}
 	cmd.Flags().StringVar(&reason, "reason", "", "why; everybody who sees the screen's status and events reads it")

@@ -5,6 +5,7 @@ package session
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -53,7 +54,7 @@ func (s *session) handleExec(l *link, packet dialhome.Packet, passed []*dialhome
 	}
 	var terminal []*os.File
 	if err == nil {
-		terminal, err = l.commands.start(packet.ID, cmd, plumbing{request, pipes}, func(e dialhome.Exited) {
+		terminal, err = l.commands.start(packet.ID, cmd, plumbing{request, pipes, s.log}, func(e dialhome.Exited) {
 			l.post(dialhome.Packet{Event: dialhome.EventExited, Body: dialhome.Encode(e)})
 		})
 	}
@@ -138,6 +139,7 @@ var errStart = errors.New("run command")
 type plumbing struct {
 	dialhome.Exec
 	pipes []*os.File
+	log   io.Writer
 }
 
 // connect gives cmd its input and output. With a terminal it returns both ends of it.
@@ -173,7 +175,7 @@ func (c *commands) start(id uint64, cmd *exec.Cmd, p plumbing, ended func(dialho
 	if err != nil {
 		return nil, err
 	}
-	err = c.launch(id, cmd)
+	err = c.launch(id, cmd, p)
 	if slave != nil {
 		_ = slave.Close()
 	}
@@ -196,7 +198,7 @@ func (c *commands) start(id uint64, cmd *exec.Cmd, p plumbing, ended func(dialho
 	return []*os.File{master}, nil
 }
 
-func (c *commands) launch(id uint64, cmd *exec.Cmd) error {
+func (c *commands) launch(id uint64, cmd *exec.Cmd, p plumbing) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
@@ -205,11 +207,27 @@ func (c *commands) launch(id uint64, cmd *exec.Cmd) error {
 	case len(c.running) >= maxCommands:
 		return fmt.Errorf("run command: %d commands run already", maxCommands)
 	}
-	if err := c.reaper.Start(cmd); err != nil {
+	start := c.reaper.Start
+	if p.Marked {
+		start = p.startMarked(c.reaper)
+	}
+	if err := start(cmd); err != nil {
 		return fmt.Errorf("%w: %w", errStart, err)
 	}
 	c.running[id] = cmd.Process.Pid // Setsid: the pid is the process group
 	return nil
+}
+
+// startMarked starts a command so that what it leaves can be found. Where that cannot be,
+// a takeover ends its process group alone.
+func (p plumbing) startMarked(r *desktop.Reaper) func(*exec.Cmd) error {
+	return func(cmd *exec.Cmd) error {
+		weak, err := r.StartMarked(cmd)
+		if weak != nil {
+			fmt.Fprintf(p.log, "session: a takeover ends only the process group of commands: %v\n", weak)
+		}
+		return err
+	}
 }
 
 func exited(id uint64, state *os.ProcessState) dialhome.Exited {

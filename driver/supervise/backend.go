@@ -12,6 +12,7 @@ import (
 	"github.com/botscreen/botscreen/shared/audit"
 	"github.com/botscreen/botscreen/shared/control"
 	"github.com/botscreen/botscreen/shared/control/controlserver"
+	"github.com/botscreen/botscreen/shared/screen"
 )
 
 const (
@@ -38,7 +39,10 @@ func (s *supervisor) Status(context.Context, controlserver.Caller) (control.Stat
 		State:       s.state, Since: s.since, Reason: s.reason,
 		Profile: s.config.Profile, Isolation: s.config.Isolation, Geometry: s.config.Geometry,
 		ImageDigest: s.config.ImageDigest, Fence: s.fence, Warnings: warnings, Lease: held.Public(), Asks: s.asks.open(time.Now()),
-		Viewers: viewers,
+		Viewers: viewers, Notice: control.TakeoverNotice,
+	}
+	if s.config.Takeover.Takeover == screen.TakeoverClean {
+		status.Notice = control.CleanNotice
 	}
 	if s.record.Ready && s.record.Exit == nil {
 		status.Display = fmt.Sprintf(":%d", s.record.Display)

@@ -67,6 +67,7 @@ func (s *supervisor) Exec(ctx context.Context, caller controlserver.Caller, req 
 			return nil, err
 		}
 	}
+	request.Marked = !req.Force
 	bounded, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
 	c := &command{

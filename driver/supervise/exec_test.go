@@ -56,7 +56,7 @@ func TestExecPipes(t *testing.T) {
 	f := r.session(starting())
 	stream, outcome := r.exec(control.ExecRequest{Argv: []string{"cat"}, Env: map[string]string{"A": "b"}, Dir: "/d"})
 	p, passed := f.asked(dialhome.OpExec)
-	if got := string(p.Body); got != `{"argv":["cat"],"env":["A=b"],"dir":"/d","tty":false}` {
+	if got := string(p.Body); got != `{"argv":["cat"],"env":["A=b"],"dir":"/d","tty":false,"marked":true}` {
 		t.Errorf("the session was asked for %s", got)
 	}
 	if len(passed) != dialhome.ExecFiles {
@@ -152,11 +152,11 @@ func TestExecCallerGone(t *testing.T) {
 	f.answer(kill.ID, nil)
 	dialhome.CloseAll(passed)
 	await(t, "the goroutines have returned", func() bool { return runtime.NumGoroutine() <= goroutines })
-	r.link.mu.Lock()
-	defer r.link.mu.Unlock()
-	if n := len(r.link.line.commands); n != 0 {
-		t.Errorf("%d commands are still waited for", n)
-	}
+	await(t, "no command is waited for", func() bool {
+		r.link.mu.Lock()
+		defer r.link.mu.Unlock()
+		return len(r.link.line.commands) == 0
+	})
 }
 
 // The answer to a caller that left already: the command is killed, nobody knows it.

@@ -13,6 +13,7 @@ import (
 	"github.com/botscreen/botscreen/shared/control"
 	"github.com/botscreen/botscreen/shared/control/controlserver"
 	"github.com/botscreen/botscreen/shared/lease"
+	"github.com/botscreen/botscreen/shared/screen"
 )
 
 // openLease takes up the lease in the control directory. It is a new one, the agent's,
@@ -25,7 +26,7 @@ func (s *supervisor) openLease(recorded bool) error {
 	policy := lease.DefaultPolicy()
 	policy.AwayLimit, policy.Consent = s.config.Takeover.AwayLimit, s.config.Takeover.Consent
 	keeper, err := lease.OpenKeeper(store, lease.Options{
-		Policy: policy, Handover: s.handOver, Notify: s.onLease,
+		Policy: policy, Prepare: s.prepare, Handover: s.handOver, Notify: s.onLease,
 	})
 	if err != nil {
 		return fmt.Errorf("supervise screen: %w", err)
@@ -48,6 +49,7 @@ func plausible(e lease.Epoch) lease.Epoch {
 func (s *supervisor) handOver(from, to lease.Lease) {
 	if to.Held() {
 		s.cutCommands()
+		go s.endLeftovers()
 	}
 	s.relay.Handover(from, to) // what the old holder still presses is let go
 }
@@ -126,6 +128,12 @@ func (s *supervisor) Release(_ context.Context, caller controlserver.Caller, req
 func leaseRefusal(what string, err error) error {
 	if refusal := control.FromLease(err); refusal != nil {
 		return refusal
+	}
+	var unready *lease.PrepareError
+	if errors.As(err, &unready) {
+		return &control.Error{Kind: control.Refused,
+			Message: fmt.Sprintf("Cannot %s: this job wants the desktop cleared first (takeover = \"clean\"), and that could not be done: %s.", what, screen.Distrust(unready.Err.Error())),
+			Next:    "Try again in a moment; if it stays, stop the screen with `botscreen stop` and start it anew."}
 	}
 	var disk *lease.StoreError
 	if errors.As(err, &disk) || errors.Is(err, lease.ErrExhausted) {

@@ -26,7 +26,16 @@ type Status struct {
 	Viewers     []Viewer         `json:"viewers,omitempty"`
 	Asks        []Ask            `json:"asks,omitempty"`
 	Warnings    []string         `json:"warnings,omitempty"`
+	// Notice is what a person has to know who takes the screen over.
+	Notice string `json:"notice,omitempty"`
 }
+
+// TakeoverNotice says what no takeover hides (X3): the X protocol lets every client read
+// the keyboard.
+const TakeoverNotice = "Programs on this desktop, the job's own command among them, can read what you type."
+
+// CleanNotice says it where the job clears the desktop first.
+const CleanNotice = "Other programs were ended when you took over. What is left of the desktop, and the job's own command, can read what you type."
 
 // Memory is what stands between this screen and its next start.
 type Memory struct {

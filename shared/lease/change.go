@@ -23,7 +23,7 @@ func (k *Keeper) change(step transition) (Lease, error) {
 	l, certain, err := k.store.update(now, func(onDisk Lease, certain bool) (Lease, error) {
 		to, err := step(k.truth(onDisk, certain), now)
 		if err == nil && to.Epoch != was.Epoch {
-			k.handOver(was, to)
+			err = k.handOver(was, to)
 		}
 		return to, err
 	})
@@ -51,7 +51,9 @@ func (k *Keeper) changeInMemory(step transition, trouble error) (Lease, error) {
 		return from, err
 	}
 	if to.Epoch != from.Epoch {
-		k.handOver(from, to)
+		if err := k.handOver(from, to); err != nil {
+			return from, err
+		}
 	}
 	k.settle(to, trouble)
 	return to, nil
@@ -70,12 +72,23 @@ func (k *Keeper) truth(onDisk Lease, certain bool) Lease {
 	return onDisk
 }
 
-// handOver stops everybody and releases what the old holder presses.
-func (k *Keeper) handOver(from, to Lease) {
+// handOver stops everybody, makes the screen ready for a human, and releases what the old
+// holder presses. After an error everything is as it was.
+func (k *Keeper) handOver(from, to Lease) error {
 	k.mu.Lock()
 	k.to = &to
 	k.mu.Unlock()
+	if to.Held() && k.options.Prepare != nil {
+		if err := k.options.Prepare(from, to); err != nil {
+			k.mu.Lock()
+			k.to = nil
+			k.signal() // whoever was refused meanwhile may look again
+			k.mu.Unlock()
+			return &PrepareError{err}
+		}
+	}
 	k.options.Handover(from, to)
+	return nil
 }
 
 // settle publishes the lease that holds now.

@@ -18,6 +18,10 @@ type Options struct {
 	// and before the new lease is written or seen: what the old holder still presses
 	// is released here. It must end within a bound of its own.
 	Handover func(from, to Lease)
+	// Prepare is called before a human gets the screen, after which nobody is admitted
+	// and before Handover. With an error the screen does not change hands, and who takes
+	// gets a *PrepareError. nil: there is nothing to prepare.
+	Prepare func(from, to Lease) error
 	// Notify is told in order what happened. It must not block and must not call the
 	// Keeper's changing methods.
 	Notify func(Notice)
@@ -56,6 +60,13 @@ type AskedError struct{ Until time.Time }
 func (e *AskedError) Error() string {
 	return fmt.Sprintf("the present holder is asked until %s", e.Until.UTC().Format(time.RFC3339))
 }
+
+// PrepareError says that a human did not get the screen because it could not be made
+// ready for them.
+type PrepareError struct{ Err error }
+
+func (e *PrepareError) Error() string { return "prepare takeover: " + e.Err.Error() }
+func (e *PrepareError) Unwrap() error { return e.Err }
 
 // Keeper is the one authority over a screen's lease while a supervisor lives: the
 // stored lease, who is attached, and what time does. It is safe for concurrent use.

@@ -353,3 +353,44 @@ func BenchmarkTakeAndRelease(b *testing.B) {
 		}
 	}
 }
+
+// X3: a screen that cannot be made ready for a person does not change hands: nobody else
+// was admitted meanwhile, nothing was written, and the agent goes on.
+func TestX3Prepare(t *testing.T) {
+	dir := t.TempDir()
+	var k *Keeper
+	var trouble error
+	var handovers int
+	k, err := OpenKeeper(NewStore(openDir(t, dir), Origin{Fresh: true}), Options{
+		Policy: DefaultPolicy(),
+		Prepare: func(from, to Lease) error {
+			if err := k.Admit(from.Epoch); err == nil || k.Holds(to.Viewer) {
+				t.Errorf("somebody is admitted while the screen is prepared: %v", err)
+			}
+			return trouble
+		},
+		Handover: func(_, _ Lease) { handovers++ },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := k.now()
+	trouble = errors.New("a logger lives")
+	var unready *PrepareError
+	if _, err := k.Take("ann", screen.Untrusted{}, false); !errors.As(err, &unready) || !errors.Is(err, trouble) {
+		t.Errorf("taken: %v", err)
+	}
+	if err := k.Admit(before.Epoch); err != nil || k.now() != before || handovers != 0 {
+		t.Errorf("after the refusal: %v, %+v, %d handovers", err, k.now(), handovers)
+	}
+	if onDisk := NewStore(openDir(t, dir), Origin{}).Read(time.Now()); onDisk.Held() || onDisk.Epoch > before.Epoch {
+		t.Errorf("on disk is %+v", onDisk)
+	}
+	trouble = nil
+	if held := mustTake(t, k, "ann"); !held.HeldBy("ann") || handovers != 1 {
+		t.Errorf("%+v, %d handovers", held, handovers)
+	}
+	if back, err := k.Release("ann"); err != nil || back.Held() {
+		t.Errorf("a hand-back needs nothing prepared: %+v, %v", back, err)
+	}
+}

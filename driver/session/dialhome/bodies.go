@@ -87,6 +87,15 @@ type Exec struct {
 	// GUI gives it the desktop's own cookie: it may do on the display what any of the
 	// desktop's programs may. Without, its cookie is an untrusted one (X3).
 	GUI bool `json:"gui,omitempty"`
+	// Marked lets clear find it and all that it ever starts (X20).
+	Marked bool `json:"marked,omitempty"`
+}
+
+// Clear ends what marked commands started and left; with All it ends every process but
+// the desktop's own and cuts every other X client off (X3). The answer comes when that is
+// done, or says why it could not be.
+type Clear struct {
+	All bool `json:"all,omitempty"`
 }
 
 // ExecFiles is how many descriptors ride in a request for a command without terminal.

@@ -22,6 +22,7 @@ const (
 	OpDial   Op = "dial"   // open a connection to Xvnc and pass it out
 	OpExec   Op = "exec"   // run a command; its descriptors come back
 	OpSignal Op = "signal" // signal a command, or the desktop where no command is named
+	OpClear  Op = "clear"  // end what commands started, or every program but the desktop's own
 	OpStop   Op = "stop"   // end the desktop and then the session
 )
 

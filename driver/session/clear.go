@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package session
+
+import (
+	"context"
+	"time"
+
+	"github.com/botscreen/botscreen/driver/session/dialhome"
+)
+
+// clearLimit bounds a clearing; a supervisor waits a little longer.
+const clearLimit = 4 * time.Second
+
+// handleClear ends what a person who takes the screen must not have beside them.
+func (s *session) handleClear(l *link, packet dialhome.Packet) {
+	var request dialhome.Clear
+	if err := dialhome.Decode(packet.Body, &request); err != nil {
+		l.reply(packet.ID, nil, asError(err))
+		return
+	}
+	s.mu.Lock()
+	d := s.desktop
+	s.mu.Unlock()
+	if d == nil {
+		l.reply(packet.ID, nil, errNoDesktop)
+		return
+	}
+	ctx, cancel := context.WithTimeout(s.stopping, clearLimit)
+	defer cancel()
+	clear := d.EndMarked
+	if request.All {
+		clear = d.Clear
+	}
+	if err := clear(ctx); err != nil {
+		l.reply(packet.ID, nil, asError(err))
+		return
+	}
+	l.reply(packet.ID, nil, nil)
+}
