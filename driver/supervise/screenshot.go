@@ -13,6 +13,7 @@ import (
 	"github.com/botscreen/botscreen/driver/session/dialhome"
 	"github.com/botscreen/botscreen/shared/control"
 	"github.com/botscreen/botscreen/shared/control/controlserver"
+	"github.com/botscreen/botscreen/shared/lease"
 	"github.com/botscreen/botscreen/shared/rfb"
 	"github.com/botscreen/botscreen/shared/screen"
 )
@@ -24,7 +25,8 @@ const (
 
 // Screenshot takes a picture over a connection of its own, which sends no input. It is
 // refused while a person has control, before and after: a picture that a take and a
-// return fell into is thrown away (rule L6).
+// return fell into is thrown away (rule L6). One that waits for the screen ends at once
+// at a change of hands.
 func (s *supervisor) Screenshot(ctx context.Context, _ controlserver.Caller, req control.ScreenshotRequest) (control.Screenshot, error) {
 	seen, err := s.beginFenced()
 	if err == nil {
@@ -33,6 +35,8 @@ func (s *supervisor) Screenshot(ctx context.Context, _ controlserver.Caller, req
 	if err != nil {
 		return control.Screenshot{}, err
 	}
+	ctx, cancel := s.whileAdmitted(ctx, seen)
+	defer cancel()
 	shot, err := s.shoot(ctx, req)
 	if refusal := s.admit(seen); refusal != nil {
 		return control.Screenshot{}, refusal
@@ -41,38 +45,75 @@ func (s *supervisor) Screenshot(ctx context.Context, _ controlserver.Caller, req
 	return shot, err
 }
 
+// whileAdmitted gives a context that ends when what began at this epoch is not admitted
+// any more.
+func (s *supervisor) whileAdmitted(ctx context.Context, seen lease.Epoch) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(ctx)
+	go func() {
+		defer cancel()
+		for {
+			_, changed := s.keeper.Lease()
+			if s.keeper.Admit(seen) != nil {
+				return
+			}
+			select {
+			case <-changed:
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	return ctx, cancel
+}
+
 func (s *supervisor) shoot(ctx context.Context, req control.ScreenshotRequest) (control.Screenshot, error) {
-	ctx, cancel := context.WithTimeout(ctx, pictureTimeout)
+	ctx, cancel := context.WithTimeout(ctx, pictureTimeout+req.Within)
 	defer cancel()
-	img, err := s.picture(ctx, req)
+	conn, err := s.dialRFB(ctx)
+	if err != nil {
+		return control.Screenshot{}, refusalOf("take a screenshot", err)
+	}
+	client, err := rfb.Connect(ctx, conn, rfb.Options{MaxSize: rfb.Size{WidthPx: screen.MaxWidthPx, HeightPx: screen.MaxHeightPx}})
+	if err != nil {
+		return control.Screenshot{}, fmt.Errorf("screenshot: %w", err)
+	}
+	defer client.Close()
+	var shown shownPicture
+	late := false
+	if req.Until == "" {
+		shown, err = lookAt(ctx, client, req)
+	} else {
+		shown, late, err = awaitScreen(ctx, client, req)
+	}
 	if err != nil {
 		return control.Screenshot{}, err
 	}
-	format := rfb.PNG
-	if req.Format == control.JPEG {
-		format = rfb.JPEG
+	shot, err := shown.encode(req)
+	shot.Late = late
+	shot.Screen = screen.Geometry(client.Size())
+	return shot, err
+}
+
+// shownPicture is what a request asks for, in its size.
+type shownPicture struct {
+	img  *image.RGBA
+	hash string
+}
+
+// lookAt takes the picture that a request asks for.
+func lookAt(ctx context.Context, client *rfb.Client, req control.ScreenshotRequest) (shownPicture, error) {
+	img, err := pixels(ctx, client, req)
+	if err != nil {
+		return shownPicture{}, err
 	}
 	if req.Scale > 0 && req.Scale < 1 {
 		size := rfb.Size{WidthPx: img.Rect.Dx(), HeightPx: img.Rect.Dy()}
 		img = rfb.Scale(img, rfb.Shrink(size, req.Scale))
 	}
-	data, err := rfb.Encode(img, format, jpegQuality)
-	if err != nil {
-		return control.Screenshot{}, fmt.Errorf("screenshot: %w", err)
-	}
-	return control.Screenshot{Format: control.ImageFormat(format), Data: data, Hash: rfb.Hash(img)}, nil
+	return shownPicture{img, rfb.Hash(img)}, nil
 }
 
-func (s *supervisor) picture(ctx context.Context, req control.ScreenshotRequest) (*image.RGBA, error) {
-	conn, err := s.dialRFB(ctx)
-	if err != nil {
-		return nil, refusalOf("take a screenshot", err)
-	}
-	client, err := rfb.Connect(ctx, conn, rfb.Options{MaxSize: rfb.Size{WidthPx: screen.MaxWidthPx, HeightPx: screen.MaxHeightPx}})
-	if err != nil {
-		return nil, fmt.Errorf("screenshot: %w", err)
-	}
-	defer client.Close()
+func pixels(ctx context.Context, client *rfb.Client, req control.ScreenshotRequest) (*image.RGBA, error) {
 	if req.Rect.Empty() {
 		return client.Screenshot(ctx)
 	}
@@ -82,6 +123,23 @@ func (s *supervisor) picture(ctx context.Context, req control.ScreenshotRequest)
 			Message: fmt.Sprintf("The rectangle lies outside of the screen, which is %dx%d.", whole.Dx(), whole.Dy())}
 	}
 	return client.ScreenshotOf(ctx, req.Rect)
+}
+
+// encode leaves the data out where the caller has an equal picture.
+func (p shownPicture) encode(req control.ScreenshotRequest) (control.Screenshot, error) {
+	shot := control.Screenshot{Format: control.PNG, Hash: p.hash}
+	if req.Format == control.JPEG {
+		shot.Format = control.JPEG
+	}
+	if req.Unless == p.hash {
+		return shot, nil
+	}
+	data, err := rfb.Encode(p.img, rfb.Format(shot.Format), jpegQuality)
+	if err != nil {
+		return control.Screenshot{}, fmt.Errorf("screenshot: %w", err)
+	}
+	shot.Data = data
+	return shot, nil
 }
 
 // dialRFB asks the session for a connection to Xvnc and checks what it passed. A

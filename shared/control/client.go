@@ -143,12 +143,18 @@ func (c *Client) Screenshot(ctx context.Context, req ScreenshotRequest) (Screens
 	if err != nil {
 		return Screenshot{}, fmt.Errorf("read screenshot: header %s: %w", HeaderEpoch, err)
 	}
-	return Screenshot{
+	shot := Screenshot{
 		Format: ImageFormat(strings.TrimPrefix(resp.Header.Get("Content-Type"), "image/")),
 		Data:   data,
 		Epoch:  lease.Epoch(epoch),
 		Hash:   resp.Header.Get(HeaderHash),
-	}, nil
+		Late:   resp.Header.Get(HeaderLate) == "true",
+	}
+	// An older supervisor does not say it.
+	width, height, _ := strings.Cut(resp.Header.Get(HeaderScreen), "x")
+	shot.Screen.WidthPx, _ = strconv.Atoi(width)
+	shot.Screen.HeightPx, _ = strconv.Atoi(height)
+	return shot, nil
 }
 
 // Events yields what happened after the event numbered since (0: all that is

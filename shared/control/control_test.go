@@ -15,6 +15,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/botscreen/botscreen/shared/screen"
 )
@@ -85,11 +86,13 @@ func TestErrorTravels(t *testing.T) {
 
 func TestParseScreenshotRequest(t *testing.T) {
 	for query, want := range map[string]ScreenshotRequest{
-		"":                       {Scale: 1, Format: PNG},
-		"rect=10,20,30,40":       {Rect: image.Rect(10, 20, 40, 60), Scale: 1, Format: PNG},
-		"scale=0.25&format=jpeg": {Scale: 0.25, Format: JPEG},
-		"format=jpg":             {Scale: 1, Format: JPEG},
-		"rect=0,0,65535,65535":   {Rect: image.Rect(0, 0, 65535, 65535), Scale: 1, Format: PNG},
+		"":                                 {Scale: 1, Format: PNG},
+		"rect=10,20,30,40":                 {Rect: image.Rect(10, 20, 40, 60), Scale: 1, Format: PNG},
+		"scale=0.25&format=jpeg":           {Scale: 0.25, Format: JPEG},
+		"format=jpg":                       {Scale: 1, Format: JPEG},
+		"unless=ab&until=change&within=1m": {Scale: 1, Format: PNG, Unless: "ab", Until: Change, Within: time.Minute},
+		"until=settle&within=0.5s":         {Scale: 1, Format: PNG, Until: Settle, Within: 500 * time.Millisecond},
+		"rect=0,0,65535,65535":             {Rect: image.Rect(0, 0, 65535, 65535), Scale: 1, Format: PNG},
 	} {
 		q, _ := url.ParseQuery(query)
 		if got, err := ParseScreenshotRequest(q); err != nil || got != want {
@@ -97,7 +100,9 @@ func TestParseScreenshotRequest(t *testing.T) {
 		}
 	}
 	for _, query := range []string{"rect=1,2,3", "rect=1,2,0,4", "rect=-1,2,3,4", "rect=1,2,3,65536", "rect=a,b,c,d", "rect=1,2,3,4,5",
-		"scale=0", "scale=1.01", "scale=-1", "scale=NaN", "scale=x", "format=bmp"} {
+		"scale=0", "scale=1.01", "scale=-1", "scale=NaN", "scale=x", "format=bmp",
+		"until=change&within=1s", "until=settle", "until=settle&within=61s", "until=settle&within=-1s", "until=x&within=1s", "within=1s",
+		"unless=" + strings.Repeat("x", 129)} {
 		q, _ := url.ParseQuery(query)
 		if got, err := ParseScreenshotRequest(q); err == nil {
 			t.Errorf("%q: accepted as %+v", query, got)
@@ -115,6 +120,7 @@ func TestParseScreenshotRequest(t *testing.T) {
 func FuzzScreenshotRequest(f *testing.F) {
 	f.Add("rect=1,2,3,4&scale=0.5&format=jpeg")
 	f.Add("scale=1e-9")
+	f.Add("unless=ab&until=change&within=9.5s")
 	f.Fuzz(func(t *testing.T, query string) {
 		q, err := url.ParseQuery(query)
 		if err != nil {

@@ -32,20 +32,42 @@ type ScreenshotRequest struct {
 	Rect   image.Rectangle // in pixels of the screen; empty: all of it
 	Scale  float64         // above 0 and at most 1; 0: 1
 	Format ImageFormat     // empty: PNG
+	// Unless is the hash of a picture that the caller has: an equal one comes without
+	// data.
+	Unless string
+	// Until waits before the picture is taken, for at most Within.
+	Until  Until
+	Within time.Duration // above 0 and at most MaxWithin where Until is not empty
 }
+
+// Until is what a screenshot waits for.
+type Until string
+
+// What can be waited for. Change needs Unless: what changed before the call counts too.
+const (
+	Change Until = "change" // the picture's hash is no longer Unless
+	Settle Until = "settle" // nothing of it has changed for half a second
+)
+
+// MaxWithin is how long a screenshot may wait for the screen.
+const MaxWithin = time.Minute
 
 // Screenshot is a picture and the lease it was taken under.
 type Screenshot struct {
 	Format ImageFormat
-	Data   []byte
-	Epoch  lease.Epoch // the epoch before the first pixel was read and after the last
-	Hash   string      // equal pixels in equal requests have equal hashes
+	Data   []byte          // empty where the hash is the request's Unless
+	Epoch  lease.Epoch     // the epoch before the first pixel was read and after the last
+	Hash   string          // equal pixels in equal requests have equal hashes
+	Screen screen.Geometry // of the whole screen
+	Late   bool            // what the request waited for had not come when the time was over
 }
 
 // Headers of a screenshot's answer.
 const (
-	HeaderEpoch = "Botscreen-Epoch"
-	HeaderHash  = "Botscreen-Hash"
+	HeaderEpoch  = "Botscreen-Epoch"
+	HeaderHash   = "Botscreen-Hash"
+	HeaderScreen = "Botscreen-Screen" // WIDTHxHEIGHT in pixels
+	HeaderLate   = "Botscreen-Late"   // "true" or absent
 )
 
 // Query writes the request as ParseScreenshotRequest reads it.
@@ -60,11 +82,18 @@ func (r ScreenshotRequest) Query() url.Values {
 	if r.Format != "" {
 		q.Set("format", string(r.Format))
 	}
+	if r.Unless != "" {
+		q.Set("unless", r.Unless)
+	}
+	if r.Until != "" {
+		q.Set("until", string(r.Until))
+		q.Set("within", r.Within.String())
+	}
 	return q
 }
 
-// ParseScreenshotRequest reads rect=X,Y,WIDTH,HEIGHT, scale=0.5 and format=png or
-// jpeg. All faults are reported at once; the error is screen.Faults.
+// ParseScreenshotRequest reads rect=X,Y,WIDTH,HEIGHT, scale=0.5, format=png or jpeg,
+// unless=HASH, until=change or settle and within=10s. All faults are reported at once; the error is screen.Faults.
 func ParseScreenshotRequest(q url.Values) (ScreenshotRequest, error) {
 	var faults screen.Faults
 	r := ScreenshotRequest{Scale: 1, Format: PNG}
@@ -89,7 +118,33 @@ func ParseScreenshotRequest(q url.Values) (ScreenshotRequest, error) {
 	default:
 		faults.Add("format", text, "is not one of png, jpeg")
 	}
+	r.parseWait(q, &faults)
 	return r, faults.Err()
+}
+
+// maxHash is longer than every hash, in bytes.
+const maxHash = 128
+
+func (r *ScreenshotRequest) parseWait(q url.Values, faults *screen.Faults) {
+	r.Unless = q.Get("unless")
+	if len(r.Unless) > maxHash {
+		faults.Add("unless", r.Unless[:maxHash], "is no hash of a screenshot")
+	}
+	r.Until = Until(q.Get("until"))
+	within := q.Get("within")
+	switch {
+	case r.Until == "" && within == "":
+		return
+	case r.Until != Change && r.Until != Settle:
+		faults.Add("until", string(r.Until), "is not one of change, settle")
+	case r.Until == Change && r.Unless == "":
+		faults.Add("until", string(r.Until), "needs unless, the hash of the picture that is to change")
+	}
+	d, err := time.ParseDuration(within)
+	if err != nil || d <= 0 || d > MaxWithin {
+		faults.Add("within", within, fmt.Sprintf("must be above 0s and at most %s", MaxWithin))
+	}
+	r.Within = d
 }
 
 func parseRect(text string) (image.Rectangle, bool) {

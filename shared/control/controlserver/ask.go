@@ -26,7 +26,7 @@ func (s *Server) awaitAsk(b Asker) handler {
 		if err != nil {
 			return nil, err
 		}
-		leave, err := s.limits.waits.enter(r.Context())
+		leave, err := s.limits.asks.enter(r.Context())
 		if err != nil {
 			return nil, err
 		}

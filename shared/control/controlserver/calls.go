@@ -115,7 +115,11 @@ func (s *Server) screenshot(b Screenshooter) handler {
 		if err != nil {
 			return nil, &control.Error{Kind: control.BadRequest, Message: "The screenshot cannot be taken: " + err.Error() + "."}
 		}
-		leave, err := s.limits.pictures.enter(r.Context())
+		limit := s.limits.pictures
+		if req.Until != "" {
+			limit = s.limits.watches // it waits, and must not hold up those that do not
+		}
+		leave, err := limit.enter(r.Context())
 		if err != nil {
 			return nil, err
 		}
@@ -125,15 +129,27 @@ func (s *Server) screenshot(b Screenshooter) handler {
 			return nil, err
 		}
 		http.NewResponseController(w).SetWriteDeadline(time.Now().Add(writeTimeout))
-		h := w.Header()
-		h.Set("Content-Type", shot.Format.MediaType())
-		h.Set("Content-Length", strconv.Itoa(len(shot.Data)))
-		h.Set("Cache-Control", "no-store")
-		h.Set(control.HeaderEpoch, strconv.FormatUint(uint64(shot.Epoch), 10))
-		h.Set(control.HeaderHash, shot.Hash)
-		w.Write(shot.Data) // the caller left when this fails
+		sendPicture(w, shot)
 		return written{}, nil
 	}
+}
+
+func sendPicture(w http.ResponseWriter, shot control.Screenshot) {
+	h := w.Header()
+	h.Set("Cache-Control", "no-store")
+	h.Set(control.HeaderEpoch, strconv.FormatUint(uint64(shot.Epoch), 10))
+	h.Set(control.HeaderHash, shot.Hash)
+	h.Set(control.HeaderScreen, shot.Screen.String())
+	if shot.Late {
+		h.Set(control.HeaderLate, "true")
+	}
+	if len(shot.Data) == 0 {
+		w.WriteHeader(http.StatusNoContent)
+		return
+	}
+	h.Set("Content-Type", shot.Format.MediaType())
+	h.Set("Content-Length", strconv.Itoa(len(shot.Data)))
+	w.Write(shot.Data) // the caller left when this fails
 }
 
 func stop(b Stopper) handler {

@@ -11,13 +11,15 @@ import (
 
 // limits bounds what all callers together may keep busy (threats.md X34).
 type limits struct {
-	pictures, inputs, waits, events, streams limit
+	pictures, inputs, watches, asks, waits, events, streams limit
 }
 
 func newLimits() limits {
 	return limits{
 		pictures: newLimit("screenshots", 1, 8),
 		inputs:   newLimit("lists of actions", 1, 8),
+		watches:  newLimit("calls that wait for the screen", 4, 0),
+		asks:     newLimit("calls that wait for a person", 8, 0),
 		waits:    newLimit("waiting calls", 8, 0),
 		events:   newLimit("event streams", 32, 0),
 		streams:  newLimit("byte streams", 64, 0),
