@@ -40,6 +40,11 @@ func Dial(c *api.Client, s Screen, hello control.Hello) control.Dialer {
 	return dial(c, s, control.CommandControl, hello)
 }
 
+// DialAgent gives a dialer for package control with the agent's door behind it.
+func DialAgent(c *api.Client, s Screen) control.Dialer {
+	return dial(c, s, control.CommandAgent, control.Hello{})
+}
+
 // DialRFB gives a dialer for one person's viewers: each connection is a tunnel of its
 // own that carries RFB. A refusal is a *control.Error.
 func DialRFB(c *api.Client, s Screen, hello control.Hello) control.Dialer {
