@@ -61,6 +61,7 @@ var everywhere = []acceptance{
 	{"session killed", sessionKilled},
 	{"the lease outlives supervisor and screen", leaseOutlives},
 	{"a VNC program watches, takes and hands back", viewed},
+	{"an agent uses its screen by MCP", usedByMCP},
 	{"twenty starts at once", twentyAtOnce},
 	{"placement explained", placementExplained},
 	{"bad job files", badJobFiles},

@@ -5,6 +5,7 @@ package desktop
 import (
 	"bufio"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -153,25 +154,72 @@ func peerIs(fd, pid int) error {
 	return nil
 }
 
-// greet makes a connection and reads the server's version (RFC 6143, section
-// 7.1.1): the RFB side of Xvnc answers.
+// greet makes a connection and shakes hands (RFC 6143, section 7.1 to 7.3): the RFB side
+// of Xvnc answers. It also presses the first key there is, see firstKey.
 func (d *rfbDoor) greet(ctx context.Context) error {
 	conn, err := d.dial(ctx)
 	if err != nil {
 		return err
 	}
 	defer conn.Close()
-	stop := context.AfterFunc(ctx, func() { _ = conn.SetReadDeadline(time.Unix(1, 0)) })
+	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
 	defer stop()
+	err = shakeHands(conn)
+	if err == nil {
+		err = firstKey(conn)
+	}
+	if err != nil && ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
+	return err
+}
+
+func shakeHands(conn io.ReadWriter) error {
 	version := make([]byte, 12)
 	if _, err := io.ReadFull(conn, version); err != nil {
-		if ctx.Err() != nil {
-			err = context.Cause(ctx)
-		}
 		return fmt.Errorf("await RFB version: %w", err)
 	}
 	if !strings.HasPrefix(string(version), "RFB ") {
 		return fmt.Errorf("await RFB version: got %q", version)
+	}
+	for _, step := range []struct {
+		say    string
+		answer int // bytes
+	}{
+		{"RFB 003.008\n", 2}, // one security type: SecurityTypes is None
+		{"\x01", 4},          // its result
+		{"\x01", 24},         // ServerInit, up to its name; we share
+	} {
+		answer := make([]byte, step.answer)
+		if _, err := io.WriteString(conn, step.say); err != nil {
+			return fmt.Errorf("shake hands with %s: %w", nameXServer, err)
+		}
+		if _, err := io.ReadFull(conn, answer); err != nil {
+			return fmt.Errorf("shake hands with %s: %w", nameXServer, err)
+		}
+		if step.answer == 24 {
+			name := int64(binary.BigEndian.Uint32(answer[20:]))
+			if _, err := io.CopyN(io.Discard, conn, name); err != nil {
+				return fmt.Errorf("shake hands with %s: %w", nameXServer, err)
+			}
+		}
+	}
+	return nil
+}
+
+// firstKey taps Shift and waits until Xvnc has seen it. A character that is on no key is
+// given one by Xvnc when it is typed, but with the first key event of its life it throws
+// away what it gave before: of a text that begins with two such characters the second
+// would come twice. Nobody is there yet to notice the key.
+func firstKey(conn io.ReadWriter) error {
+	const messages = "\x04\x01\x00\x00\x00\x00\xff\xe1" + // KeyEvent: Shift down
+		"\x04\x00\x00\x00\x00\x00\xff\xe1" + // and up
+		"\x03\x00\x00\x00\x00\x00\x00\x01\x00\x01" // FramebufferUpdateRequest: one pixel, which comes after both
+	if _, err := io.WriteString(conn, messages); err != nil {
+		return fmt.Errorf("press the first key: %w", err)
+	}
+	if _, err := io.ReadFull(conn, make([]byte, 1)); err != nil {
+		return fmt.Errorf("press the first key: %w", err)
 	}
 	return nil
 }

@@ -4,6 +4,7 @@ package desktop
 
 import (
 	"context"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -134,6 +135,8 @@ func (s *testSession) obey(o order) {
 		answer.Windows, err = s.desktop.Windows(ctx)
 	case "dial":
 		answer.Greets, err = s.greets(ctx, 100)
+	case "type":
+		err = s.typeText(ctx, o.Layout)
 	case "layout":
 		err = s.desktop.SetKeyboardLayout(ctx, o.Layout)
 	case "spawn":
@@ -185,6 +188,29 @@ func (s *testSession) greets(ctx context.Context, count int) (int, error) {
 		}
 	}
 	return count, nil
+}
+
+// typeText types characters as a person's first keys on this desktop.
+func (s *testSession) typeText(ctx context.Context, text string) error {
+	conn, err := s.desktop.DialRFB(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	if err := shakeHands(conn); err != nil {
+		return err
+	}
+	var keys []byte
+	for _, r := range text {
+		for _, down := range []byte{1, 0} {
+			keys = append(keys, 4, down, 0, 0)
+			keys = binary.BigEndian.AppendUint32(keys, 0x01000000|uint32(r)) // X11's Unicode keysyms
+		}
+	}
+	if _, err := conn.Write(keys); err != nil {
+		return err
+	}
+	return firstKey(conn) // waits for it too
 }
 
 // forbidTracing makes ptrace(2) fail in this whole process and what it starts.
