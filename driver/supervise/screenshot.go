@@ -35,8 +35,11 @@ func (s *supervisor) Screenshot(ctx context.Context, _ controlserver.Caller, req
 	if err != nil {
 		return control.Screenshot{}, err
 	}
-	ctx, cancel := s.whileAdmitted(ctx, seen)
-	defer cancel()
+	if req.Until != "" {
+		var cancel context.CancelFunc
+		ctx, cancel = s.whileAdmitted(ctx, seen)
+		defer cancel()
+	}
 	shot, err := s.shoot(ctx, req)
 	if refusal := s.admit(seen); refusal != nil {
 		return control.Screenshot{}, refusal
