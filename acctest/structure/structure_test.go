@@ -45,8 +45,9 @@ var allowed = map[string][]string{
 	"driver/isolation/isolationtest": {"driver/isolation", "driver/supervise", "driver/session/dialhome", "driver/display", "shared/control", "shared/screen"},
 
 	"shared/nomadjob":    {"shared/screen", "shared/control/..."},
-	"shared/control":     {"shared/lease", "shared/relay", "shared/relay/action", "shared/screen"},
-	"shared/relay":       {"shared/lease", "shared/rfb", "shared/screen"},
+	"shared/control":     {"shared/crowd", "shared/lease", "shared/relay", "shared/relay/action", "shared/screen"},
+	"shared/relay":       {"shared/crowd", "shared/lease", "shared/rfb", "shared/screen"},
+	"shared/crowd":       {},
 	"shared/lease":       {"shared/screen"},
 	"shared/audit":       {"shared/lease", "shared/screen"},
 	"shared/rfb":         {},

@@ -58,6 +58,7 @@ type rig struct {
 	log    *lockedBuffer
 	dir    string // its control directory
 	dial   string // its dial-home socket
+	op     string // its operator socket
 	client *control.Client
 	end    func() // ends the supervisor and waits for that
 }
@@ -87,14 +88,14 @@ func newRigIn(t *testing.T, dir string, c Config) *rig {
 	sockets, err := os.MkdirTemp("", "bss-") // short
 	must(t, err)
 	r := &rig{t: t, config: c, log: &lockedBuffer{}, dir: dir, dial: filepath.Join(sockets, "s")}
-	op := filepath.Join(sockets, "op")
-	operator, err := net.ListenUnix("unix", &net.UnixAddr{Name: op, Net: "unix"})
+	r.op = filepath.Join(sockets, "op")
+	operator, err := net.ListenUnix("unix", &net.UnixAddr{Name: r.op, Net: "unix"})
 	must(t, err)
 	dial, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: r.dial, Net: "unixpacket"})
 	must(t, err)
 	r.supervisor, err = newSupervisor(c, root, hclog.New(&hclog.LoggerOptions{Output: r.log}))
 	must(t, err)
-	r.client = control.NewClient(control.Unix(op))
+	r.client = control.NewClient(control.Unix(r.op))
 	ctx, cancel := context.WithCancel(context.Background())
 	served := make(chan error, 1)
 	go func() { served <- r.serve(ctx, operator, dial) }()

@@ -32,6 +32,10 @@ func playRole(role string) int {
 		err = beServer()
 	case "supervisor":
 		return Main()
+	case "tap":
+		err = beTap()
+	case "hostile":
+		err = beHostile()
 	case "hardened":
 		err = beHardened()
 	default:

@@ -11,6 +11,8 @@ import (
 	"net"
 	"net/http"
 	"time"
+
+	"github.com/botscreen/botscreen/shared/crowd"
 )
 
 // Limits of the viewer listener (threats.md X43).
@@ -18,6 +20,7 @@ const (
 	headerTimeout  = 5 * time.Second
 	maxHeaderBytes = 16 << 10
 	pageTimeout    = 30 * time.Second
+	maxVisitors    = 64 // connections that are no WebSocket yet (X34)
 )
 
 // ListenError refuses a listener that would carry a screen in the clear.
@@ -62,6 +65,7 @@ func (l Listener) Serve(ctx context.Context, ln net.Listener) error {
 	} else {
 		server.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelInfo)
 	}
+	crowd.Bound(server, maxVisitors)
 	defer context.AfterFunc(ctx, func() { server.Close() })()
 	err := server.Serve(ln)
 	if ctx.Err() != nil && errors.Is(err, http.ErrServerClosed) {

@@ -6,10 +6,12 @@ import (
 	"context"
 	"io"
 	"net"
+	"net/http"
 	"sync"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/botscreen/botscreen/shared/crowd"
 	"github.com/botscreen/botscreen/shared/screen"
 )
 
@@ -17,13 +19,14 @@ import (
 type doorConn struct {
 	net.Conn
 	caller Caller
+	crowd  *crowd.Crowd // nil: it came by itself
 }
 
-type callerKey struct{}
+type doorKey struct{}
 
 func connContext(ctx context.Context, conn net.Conn) context.Context {
 	if door, ok := conn.(*doorConn); ok {
-		return context.WithValue(ctx, callerKey{}, door.caller)
+		return context.WithValue(ctx, doorKey{}, door)
 	}
 	return ctx
 }
@@ -31,14 +34,34 @@ func connContext(ctx context.Context, conn net.Conn) context.Context {
 // callerOf is the zero Caller, whom no route allows, when the connection came
 // through no door.
 func callerOf(ctx context.Context) Caller {
-	caller, _ := ctx.Value(callerKey{}).(Caller)
-	return caller
+	if door, ok := ctx.Value(doorKey{}).(*doorConn); ok {
+		return door.caller
+	}
+	return Caller{}
 }
 
 // door gives every accepted connection its role.
 type door struct {
 	net.Listener
-	role screen.Role
+	role  screen.Role
+	crowd *crowd.Crowd
+}
+
+// connState keeps each door's crowd small.
+func connState(conn net.Conn, state http.ConnState) {
+	if door, ok := conn.(*doorConn); ok && door.crowd != nil {
+		door.crowd.State(conn, state)
+	}
+}
+
+// counted tells a door's crowd of its requests.
+func counted(handler http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if door, ok := r.Context().Value(doorKey{}).(*doorConn); ok && door.crowd != nil {
+			door.crowd.Serving(door)
+		}
+		handler.ServeHTTP(w, r)
+	})
 }
 
 func (d door) Accept() (net.Conn, error) {
@@ -48,7 +71,7 @@ func (d door) Accept() (net.Conn, error) {
 	}
 	caller := Caller{Role: d.role}
 	caller.UID, caller.PID = peerOf(conn)
-	return &doorConn{conn, caller}, nil
+	return &doorConn{conn, caller, d.crowd}, nil
 }
 
 // peerOf asks the kernel who connected; -1, -1 where it does not say.

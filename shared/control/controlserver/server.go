@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/botscreen/botscreen/shared/crowd"
 	"github.com/botscreen/botscreen/shared/screen"
 )
 
@@ -23,6 +24,7 @@ const (
 	idleTimeout    = 2 * time.Minute
 	maxHeaderBytes = 16 << 10
 	maxBodyBytes   = 1 << 20
+	maxCallers     = 128 // connections of one door that are no byte stream
 )
 
 // Server serves one backend through any number of doors. New makes it; Shutdown
@@ -49,12 +51,13 @@ func New(backend Backend, log *slog.Logger) *Server {
 		streams: map[io.Closer]struct{}{},
 	}
 	s.http = &http.Server{
-		Handler:           s.routes(),
+		Handler:           counted(s.routes()),
 		ReadHeaderTimeout: headerTimeout,
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeaderBytes,
 		BaseContext:       func(net.Listener) context.Context { return ctx },
 		ConnContext:       connContext,
+		ConnState:         connState,
 		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelWarn),
 	}
 	return s
@@ -63,7 +66,7 @@ func New(backend Backend, log *slog.Logger) *Server {
 // Serve answers on every connection of ln in the given role, until Shutdown
 // (nil) or an error of ln. It closes ln.
 func (s *Server) Serve(ln net.Listener, role screen.Role) error {
-	err := s.http.Serve(door{ln, role})
+	err := s.http.Serve(door{ln, role, crowd.New(maxCallers)})
 	if errors.Is(err, http.ErrServerClosed) {
 		return nil
 	}
@@ -74,7 +77,7 @@ func (s *Server) Serve(ln net.Listener, role screen.Role) error {
 // stream, and returns when it is closed. It owns conn.
 func (s *Server) ServeConn(conn net.Conn, caller Caller) {
 	defer conn.Close() // where Shutdown came before Serve took it
-	ln := newSingle(&doorConn{conn, caller})
+	ln := newSingle(&doorConn{Conn: conn, caller: caller})
 	if err := s.http.Serve(ln); err != io.EOF && !errors.Is(err, http.ErrServerClosed) {
 		s.log.Warn("connection ended", "err", err)
 	}
