@@ -211,9 +211,13 @@ func readUint32(r io.Reader) (uint32, error) {
 // because whoever gets here has shown a ticket, and the viewer's wish to be alone
 // is not asked. It reads not a byte beyond the handshake.
 func Welcome(viewer io.ReadWriter, init ServerInit) (Version, error) {
+	return welcome(viewer, init, welcomeSecurity)
+}
+
+func welcome(viewer io.ReadWriter, init ServerInit, security func(io.ReadWriter, Version) error) (Version, error) {
 	v, err := welcomeVersion(viewer)
 	if err == nil {
-		err = welcomeSecurity(viewer, v)
+		err = security(viewer, v)
 	}
 	var shared [1]byte
 	if err == nil {

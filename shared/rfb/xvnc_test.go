@@ -25,7 +25,7 @@ type xvnc struct{ socket, display string }
 
 // startXvnc runs Xvnc for one test; where it is not installed the test is skipped,
 // except in CI.
-func startXvnc(t testing.TB, size Size) xvnc {
+func startXvnc(t testing.TB, size Size, more ...string) xvnc {
 	t.Helper()
 	program, err := exec.LookPath("Xvnc")
 	if err != nil {
@@ -37,7 +37,7 @@ func startXvnc(t testing.TB, size Size) xvnc {
 	// Any free number far from those that others use; a taken one makes Xvnc exit.
 	for range 10 {
 		server := xvnc{filepath.Join(t.TempDir(), "rfb"), fmt.Sprintf(":%d", 300+rand.IntN(4000))}
-		if server.run(t, program, size) {
+		if server.run(t, program, size, more) {
 			return server
 		}
 	}
@@ -45,15 +45,16 @@ func startXvnc(t testing.TB, size Size) xvnc {
 	return xvnc{}
 }
 
-func (x xvnc) run(t testing.TB, program string, size Size) bool {
+func (x xvnc) run(t testing.TB, program string, size Size, more []string) bool {
 	ready, tell, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer ready.Close()
-	cmd := exec.Command(program, x.display, "-geometry", size.String(), "-depth", "24", "-rfbport", "-1",
+	args := []string{x.display, "-geometry", size.String(), "-depth", "24", "-rfbport", "-1",
 		"-rfbunixpath", x.socket, "-rfbunixmode", "0600", "-SecurityTypes", "None", "-AlwaysShared", "-UseBlacklist=0",
-		"-SendCutText=0", "-AcceptCutText=0", "-nolisten", "tcp", "-extension", "GLX", "-displayfd", "3")
+		"-SendCutText=0", "-AcceptCutText=0", "-nolisten", "tcp", "-extension", "GLX", "-displayfd", "3"}
+	cmd := exec.Command(program, append(args, more...)...)
 	cmd.ExtraFiles = []*os.File{tell}
 	var log bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &log, &log
