@@ -55,16 +55,7 @@ func (l Listener) Serve(ctx context.Context, ln net.Listener) error {
 		config.NextProtos = []string{"http/1.1"} // what a WebSocket needs
 		ln = tls.NewListener(ln, config)
 	}
-	server := &http.Server{
-		Handler: l.routes(), ReadHeaderTimeout: headerTimeout, ReadTimeout: headerTimeout, WriteTimeout: pageTimeout,
-		IdleTimeout: pageTimeout, MaxHeaderBytes: maxHeaderBytes,
-		BaseContext: func(net.Listener) context.Context { return ctx },
-	}
-	if l.Log != nil {
-		server.ErrorLog = slog.NewLogLogger(l.Log.Handler(), slog.LevelInfo)
-	} else {
-		server.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelInfo)
-	}
+	server := serverFor(ctx, l.routes(), l.Log)
 	crowd.Bound(server, maxVisitors)
 	defer context.AfterFunc(ctx, func() { server.Close() })()
 	err := server.Serve(ln)
@@ -72,6 +63,19 @@ func (l Listener) Serve(ctx context.Context, ln net.Listener) error {
 		return nil
 	}
 	return err
+}
+
+// serverFor has the limits of whoever may connect.
+func serverFor(ctx context.Context, handler http.Handler, log *slog.Logger) *http.Server {
+	errs := slog.DiscardHandler
+	if log != nil {
+		errs = log.Handler()
+	}
+	return &http.Server{
+		Handler: handler, ReadHeaderTimeout: headerTimeout, ReadTimeout: headerTimeout, WriteTimeout: pageTimeout,
+		IdleTimeout: pageTimeout, MaxHeaderBytes: maxHeaderBytes, ErrorLog: slog.NewLogLogger(errs, slog.LevelInfo),
+		BaseContext: func(net.Listener) context.Context { return ctx },
+	}
 }
 
 func (l Listener) routes() http.Handler {

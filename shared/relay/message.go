@@ -17,12 +17,15 @@ const maxText = 256 << 10
 
 // What a viewer that speaks of the lease is told, one JSON object in each text frame.
 type (
-	// hello comes first. Renewal opens the next stream after this one broke.
+	// hello comes first. Renewal opens the next stream after this one broke; it is empty
+	// where a door vouched for the viewer.
 	hello struct {
 		Type    string       `json:"type"`
 		Viewer  lease.Handle `json:"viewer"`
 		Mode    ticket.Mode  `json:"mode"`
-		Renewal string       `json:"renewal"`
+		Renewal string       `json:"renewal,omitempty"`
+		Layout  string       `json:"layout,omitempty"` // of the desktop's keyboard
+		Paste   bool         `json:"paste"`            // the screen takes text for its clipboard
 	}
 	// leased comes at the start and at every change.
 	leased struct {

@@ -34,6 +34,38 @@ const QueryLayout = "layout"
 // Origin are checked before the upgrade and the ticket after it, so that a page can
 // read the code (rule R2).
 func (r *Relay) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+	r.upgrade(w, req, func(link *socketLink, settled func()) {
+		id, grant, err := r.options.Tickets.Redeem(secretOf(req), func(g ticket.Grant) error {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			return r.watchable(g.Viewer)
+		})
+		if err != nil {
+			settled()
+			r.refuse(req.Context(), link, err)
+			return
+		}
+		v := r.newViewer(link, Admission{Grant: grant, Layout: req.URL.Query().Get(QueryLayout)})
+		v.ticket = id
+		r.serveSocket(req.Context(), v, settled)
+	})
+}
+
+// Vouched serves the WebSocket of a viewer that came through a door which has decided
+// what it may do: it shows no ticket and is given no renewal, because it comes back
+// through the same door.
+func (r *Relay) Vouched(grant ticket.Grant) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		r.upgrade(w, req, func(link *socketLink, settled func()) {
+			v := r.newViewer(link, Admission{Grant: grant, Layout: req.URL.Query().Get(QueryLayout)})
+			r.serveSocket(req.Context(), v, settled)
+		})
+	})
+}
+
+// upgrade makes a WebSocket of a request that is not a foreign page's, and calls serve
+// with it; settled is to be called when the viewer is pending no longer.
+func (r *Relay) upgrade(w http.ResponseWriter, req *http.Request, serve func(link *socketLink, settled func())) {
 	if err := r.options.foreign(req); err != nil {
 		r.log.Warn("viewer refused", "code", Foreign, "err", err)
 		http.Error(w, "This page may not open a view of a screen.", http.StatusForbidden)
@@ -45,8 +77,8 @@ func (r *Relay) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		http.Error(w, "Too many connections at once.", http.StatusServiceUnavailable)
 		return
 	}
-	pending := sync.OnceFunc(func() { <-r.pending })
-	defer pending()
+	settled := sync.OnceFunc(func() { <-r.pending })
+	defer settled()
 	conn, err := websocket.Accept(gatherer{w}, req, &websocket.AcceptOptions{
 		Subprotocols:       []string{ProtocolLease, ProtocolBinary},
 		InsecureSkipVerify: true, // foreign has verified
@@ -56,23 +88,11 @@ func (r *Relay) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	}
 	defer conn.CloseNow()
 	conn.SetReadLimit(-1) // every message within is bounded by its framing
-	link := &socketLink{conn: conn, texts: conn.Subprotocol() == ProtocolLease}
-	id, grant, err := r.options.Tickets.Redeem(secretOf(req), func(g ticket.Grant) error {
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		return r.watchable(g.Viewer)
-	})
-	if err != nil {
-		pending()
-		r.refuse(req.Context(), link, err)
-		return
-	}
-	v := r.newViewer(link, Admission{Grant: grant, Layout: req.URL.Query().Get(QueryLayout)})
-	v.ticket = id
-	r.serveSocket(req.Context(), v, pending)
+	serve(&socketLink{conn: conn, texts: conn.Subprotocol() == ProtocolLease}, settled)
 }
 
-// serveSocket gives a viewer that speaks of the lease a way back in.
+// serveSocket tells a viewer that speaks of the lease who it is, and gives one with a
+// ticket a way back in.
 func (r *Relay) serveSocket(ctx context.Context, v *viewer, settled func()) {
 	link := v.link.(*socketLink)
 	if !link.texts {
@@ -80,15 +100,22 @@ func (r *Relay) serveSocket(ctx context.Context, v *viewer, settled func()) {
 		return
 	}
 	link.ops = v.operate
-	renewal := r.options.Tickets.Renew(v.ticket, v.grant)
-	v.greeting = hello{Type: "hello", Viewer: v.grant.Viewer.Handle(), Mode: v.grant.Mode, Renewal: string(renewal.Secret)}
-	v.afterwards = func(end End) {
-		if end.Deliberate() || end.Code == BadTicket || end.Code == Replaced {
-			renewal.Drop()
-		} else {
-			renewal.Ended()
+	greeting := hello{
+		Type: "hello", Viewer: v.grant.Viewer.Handle(), Mode: v.grant.Mode,
+		Layout: r.options.Layout, Paste: r.options.Paste != nil,
+	}
+	if v.ticket != "" {
+		renewal := r.options.Tickets.Renew(v.ticket, v.grant)
+		greeting.Renewal = string(renewal.Secret)
+		v.afterwards = func(end End) {
+			if end.Deliberate() || end.Code == BadTicket || end.Code == Replaced {
+				renewal.Drop()
+			} else {
+				renewal.Ended()
+			}
 		}
 	}
+	v.greeting = greeting
 	r.serve(ctx, v, settled)
 }
 
