@@ -13,7 +13,7 @@ desktop=(
 tests=(
 	gcc:gcc xdotool:xdotool xwininfo:x11-utils import:imagemagick ss:iproute2
 	shellcheck:shellcheck protoc:protobuf-compiler chromium:chromium curl:curl xauth:xauth xsetroot:x11-xserver-utils
-	dockerd:docker.io mmdebstrap:mmdebstrap
+	dockerd:docker.io mmdebstrap:mmdebstrap node:nodejs npm:npm zenity:zenity
 )
 
 wanted=("${desktop[@]}")
