@@ -22,6 +22,7 @@ import (
 	"github.com/botscreen/botscreen/shared/control"
 	"github.com/botscreen/botscreen/shared/lease"
 	"github.com/botscreen/botscreen/shared/relay"
+	"github.com/botscreen/botscreen/shared/relay/ticket"
 	"github.com/botscreen/botscreen/shared/screen"
 )
 
@@ -45,6 +46,7 @@ type supervisor struct {
 	journal  *journal
 	keeper   *lease.Keeper
 	relay    *relay.Relay // all input to the screen goes through it
+	tickets  *ticket.Store
 	asks     *asks
 	trail    *trail
 	passed   slots

@@ -21,8 +21,9 @@ import (
 // openRelay makes the relay of this supervisor's life. It connects to the screen when
 // the first viewer comes; before the desktop is ready none is admitted.
 func (s *supervisor) openRelay() {
+	s.tickets = ticket.NewStore()
 	s.relay = relay.New(relay.Options{
-		Dial: s.dialRFB, Lease: s.keeper, Tickets: ticket.NewStore(), Name: string(s.config.Profile),
+		Dial: s.dialRFB, Lease: s.keeper, Tickets: s.tickets, Name: string(s.config.Profile),
 		MaxSize: rfb.Size{WidthPx: s.config.Takeover.MaxGeometry.WidthPx, HeightPx: s.config.Takeover.MaxGeometry.HeightPx},
 		Watch:   s.config.Takeover.Watch, Layout: s.config.KeyboardLayout,
 		Log: slog.New(discardBelowError{s}),
@@ -32,9 +33,9 @@ func (s *supervisor) openRelay() {
 // View admits a viewer to the relay. What it sends reaches the screen only while its id
 // holds the lease, and never in mode watch. Its id is a claim: whoever comes this way may
 // open shells as well, and taking the screen needs the id too (wire.md, section 2).
-func (s *supervisor) View(_ context.Context, caller controlserver.Caller, mode control.ViewMode) (func(context.Context, net.Conn), error) {
-	grant := ticket.Grant{Mode: ticket.Mode(mode), Viewer: caller.Viewer}
-	if mode == "" {
+func (s *supervisor) View(_ context.Context, caller controlserver.Caller, req control.ViewRequest) (func(context.Context, net.Conn), error) {
+	grant := ticket.Grant{Mode: ticket.Mode(req.Mode), Viewer: caller.Viewer}
+	if req.Mode == "" {
 		grant.Mode = ticket.Watch
 	}
 	if grant.Viewer == "" && grant.Mode == ticket.Watch {
@@ -46,13 +47,16 @@ func (s *supervisor) View(_ context.Context, caller controlserver.Caller, mode c
 	case grant.Mode == ticket.Control && s.config.Exec.Role == screen.RoleViewer:
 		return nil, &control.Error{Kind: control.Forbidden,
 			Message: `Cannot open a view that may send input: this screen allows only watching (exec { role = "viewer" }).`,
-			Next:    "Watch it with `botscreen view --vnc --watch`."}
+			Next:    "Watch it with `botscreen view --watch`."}
 	}
 	if err := s.mustBeReady("view the screen"); err != nil {
 		return nil, err
 	}
 	s.trail.came(grant.Viewer.Handle(), cameBy(caller))
 	s.auditAct(audit.Viewed, cameBy(caller), grant.Viewer.Handle(), string(grant.Mode))
+	if req.Web {
+		return func(ctx context.Context, conn net.Conn) { s.relay.ServeWeb(ctx, conn, grant) }, nil
+	}
 	return func(ctx context.Context, conn net.Conn) {
 		end := s.relay.ServeStream(ctx, conn, relay.Admission{Grant: grant})
 		if end.Code == relay.Gone && end.Cause != nil { // its program just sees a closed connection

@@ -100,6 +100,25 @@ func (c *Client) AwaitAsk(ctx context.Context, id string, wait time.Duration) (A
 	return outcome, err
 }
 
+// MintTicket makes a ticket for one viewer.
+func (c *Client) MintTicket(ctx context.Context, req TicketRequest) (Ticket, error) {
+	return ask[Ticket](ctx, c, CallMintTicket, req)
+}
+
+// RevokeTicket ends a ticket and the view that it opened.
+func (c *Client) RevokeTicket(ctx context.Context, id string) error {
+	req, err := newRequest(ctx, CallRevokeTicket, nil, nil)
+	if err != nil {
+		return err
+	}
+	req.URL.Path = strings.Replace(req.URL.Path, "{id}", id, 1)
+	resp, err := c.do(CallRevokeTicket, req)
+	if err != nil {
+		return err
+	}
+	return resp.Body.Close()
+}
+
 // Stats reads what the screen uses.
 func (c *Client) Stats(ctx context.Context) (Stats, error) {
 	return get[Stats](ctx, c, CallStats)

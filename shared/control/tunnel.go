@@ -27,6 +27,8 @@ type Hello struct {
 	V      int            `json:"v"`
 	Viewer lease.ViewerID `json:"viewer,omitempty"`
 	Mode   ViewMode       `json:"mode,omitempty"`
+	// Web asks for HTTP in place of RFB: the viewer's WebSocket, for a browser.
+	Web bool `json:"web,omitempty"`
 }
 
 // Answer is the supervisor's line; without an error raw bytes follow it.

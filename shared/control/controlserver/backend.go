@@ -95,12 +95,19 @@ type Execer interface {
 	Exec(ctx context.Context, caller Caller, req control.ExecRequest) (Process, error)
 }
 
-// Viewable serves the reserved command botscreen:rfb.
+// Viewable serves the reserved command botscreen:rfb and GET rfb.
 type Viewable interface {
-	// View admits a viewer; caller.Viewer is the id of its hello. The function it
-	// returns relays between the viewer and the screen, owns conn and returns when
-	// either has ended.
-	View(ctx context.Context, caller Caller, mode control.ViewMode) (func(ctx context.Context, conn net.Conn), error)
+	// View admits a viewer; caller.Viewer is its id. The function it returns relays
+	// between the viewer and the screen, owns conn and returns when either has ended.
+	View(ctx context.Context, caller Caller, req control.ViewRequest) (func(ctx context.Context, conn net.Conn), error)
+}
+
+// Ticketer serves POST tickets and DELETE tickets/{id}.
+type Ticketer interface {
+	MintTicket(ctx context.Context, caller Caller, req control.TicketRequest) (control.Ticket, error)
+	// RevokeTicket ends a ticket and the view it opened; one that there is not is a
+	// refusal of kind not_found.
+	RevokeTicket(ctx context.Context, caller Caller, id string) error
 }
 
 // Process is a program that runs inside the session. The server closes Stdin

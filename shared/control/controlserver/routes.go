@@ -106,6 +106,12 @@ func (s *Server) handlers() map[control.Call]handler {
 			return b.Stats(r.Context())
 		}
 	}
+	if b, ok := s.backend.(Ticketer); ok {
+		calls[control.CallMintTicket], calls[control.CallRevokeTicket] = mintTicket(b), revokeTicket(b)
+	}
+	if b, ok := s.backend.(Viewable); ok {
+		calls[control.CallRFB] = s.rfb(b)
+	}
 	if b, ok := s.backend.(Execer); ok {
 		calls[control.CallExec] = s.exec(b)
 	}

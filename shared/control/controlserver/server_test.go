@@ -385,7 +385,7 @@ func TestTunnels(t *testing.T) {
 // viewable relays by sending everything back.
 type viewable struct{ onlyStatus }
 
-func (viewable) View(_ context.Context, caller Caller, mode control.ViewMode) (func(context.Context, net.Conn), error) {
+func (viewable) View(_ context.Context, caller Caller, req control.ViewRequest) (func(context.Context, net.Conn), error) {
 	switch caller.Viewer {
 	case "bob":
 		return nil, &control.Error{Kind: control.Busy, Message: "Not now."}
@@ -394,7 +394,7 @@ func (viewable) View(_ context.Context, caller Caller, mode control.ViewMode) (f
 	}
 	return func(_ context.Context, conn net.Conn) {
 		defer conn.Close()
-		fmt.Fprintf(conn, "%s %s %s\n", caller.Role, caller.Viewer.Handle(), mode)
+		fmt.Fprintf(conn, "%s %s %s %t\n", caller.Role, caller.Viewer.Handle(), req.Mode, req.Web)
 		io.Copy(conn, conn)
 	}, nil
 }
@@ -412,14 +412,14 @@ func TestViewerTunnel(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { conn.Close() })
-		return conn, control.OpenTunnel(t.Context(), conn, control.Hello{Viewer: viewer, Mode: control.Control})
+		return conn, control.OpenTunnel(t.Context(), conn, control.Hello{Viewer: viewer, Mode: control.Control, Web: viewer == "ann"})
 	}
 	conn, err := view("ann")
 	if err != nil {
 		t.Fatal(err)
 	}
 	fmt.Fprint(conn, "pixels")
-	want := fmt.Sprintf("viewer %s control\npixels", lease.ViewerID("ann").Handle())
+	want := fmt.Sprintf("viewer %s control true\npixels", lease.ViewerID("ann").Handle())
 	got := make([]byte, len(want))
 	if _, err := io.ReadFull(conn, got); err != nil || string(got) != want {
 		t.Errorf("got %q, %v, want %q", got, err, want)

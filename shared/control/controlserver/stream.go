@@ -111,12 +111,39 @@ func (s *Server) serveViewer(ctx context.Context, conn net.Conn) {
 	}
 	// Whoever this is comes through Nomad: the kernel knows only the plugin.
 	caller := Caller{Role: screen.RoleViewer, UID: -1, PID: -1, Viewer: hello.Viewer}
-	relay, err := s.backend.(Viewable).View(ctx, caller, hello.Mode)
+	relay, err := s.backend.(Viewable).View(ctx, caller, control.ViewRequest{Mode: hello.Mode, Web: hello.Web})
 	if err := control.AnswerTunnel(conn, s.refusalOf(err)); err != nil || relay == nil {
 		return
 	}
 	conn.SetDeadline(time.Time{})
 	relay(ctx, conn)
+}
+
+// rfb is one viewer's stream for a door that was opened for that viewer.
+func (s *Server) rfb(b Viewable) handler {
+	return func(w http.ResponseWriter, r *http.Request, caller Caller) (any, error) {
+		req, err := control.ParseViewRequest(r.URL.Query())
+		if err != nil {
+			return nil, &control.Error{Kind: control.BadRequest, Message: "The screen cannot be viewed: " + err.Error() + "."}
+		}
+		leave, err := s.limits.streams.enter(r.Context())
+		if err != nil {
+			return nil, err
+		}
+		defer leave()
+		relay, err := b.View(r.Context(), caller, req)
+		if err != nil {
+			return nil, err
+		}
+		conn, err := s.upgrade(w)
+		if err != nil {
+			return nil, err
+		}
+		defer s.track(conn)()
+		defer conn.Close()
+		relay(r.Context(), conn)
+		return written{}, nil
+	}
 }
 
 // refusalOf is how an error stands in a tunnel's answer, nil for none.
