@@ -62,6 +62,7 @@ var everywhere = []acceptance{
 	{"the lease outlives supervisor and screen", leaseOutlives},
 	{"a VNC program watches, takes and hands back", viewed},
 	{"an agent uses its screen by MCP", usedByMCP},
+	{"two people in browsers, one takes over", takenOverInBrowsers},
 	{"twenty starts at once", twentyAtOnce},
 	{"placement explained", placementExplained},
 	{"bad job files", badJobFiles},

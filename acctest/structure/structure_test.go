@@ -45,7 +45,7 @@ var allowed = map[string][]string{
 	"driver/isolation/isolationtest": {"driver/isolation", "driver/supervise", "driver/session/dialhome", "driver/display", "shared/control", "shared/screen"},
 
 	"shared/nomadjob":    {"shared/screen", "shared/control/..."},
-	"shared/control":     {"shared/crowd", "shared/lease", "shared/relay", "shared/relay/action", "shared/screen"},
+	"shared/control":     {"shared/crowd", "shared/lease", "shared/relay/...", "shared/screen"},
 	"shared/relay":       {"shared/crowd", "shared/lease", "shared/rfb", "shared/screen"},
 	"shared/crowd":       {},
 	"shared/lease":       {"shared/screen"},
@@ -71,6 +71,7 @@ var homes = map[string][]string{
 	"github.com/docker/docker":             {"driver/isolation/docker"},
 	"github.com/shirou/gopsutil/v3":        {"driver/memory", "driver/plugin"},
 	"github.com/hashicorp/nomad/api":       {"shared/devagent", "shared/nomadjob", "cmd/botscreen", "acctest", "provider"},
+	"github.com/chromedp/chromedp":         {"acctest"},
 	"github.com/hashicorp/hcl/v2/hclwrite": {},
 }
 

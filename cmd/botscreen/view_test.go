@@ -30,7 +30,6 @@ func TestX27View(t *testing.T) {
 	t.Setenv("XDG_RUNTIME_DIR", runtime)
 	call(t, "run", "--detach", jobFile(t, "desk", "ada", "")).want(t, exitOK, "", "")
 	awaitReady(t, "ada")
-	call(t, "view", "ada").want(t, exitUsage, "", "--vnc")
 	call(t, "view", "--vnc", "nobody").want(t, exitNotFound, "", "no screen")
 
 	for _, mode := range []string{"control", "watch"} {
