@@ -26,6 +26,12 @@ const module = "github.com/botscreen/botscreen/"
 var allowed = map[string][]string{
 	"cmd/nomad-driver-botscreen": {"driver/...", "shared/nomadplugin/..."},
 	"cmd/botscreen":              {"shared/..."},
+	// The main of the provider serves it and does nothing else.
+	"cmd/terraform-provider-botscreen": {"provider"},
+
+	// Schema, plan logic and CRUD; what screens are and how they become jobs is in shared.
+	"provider":            {"shared/nomadjob", "shared/image", "shared/control/...", "shared/lease", "shared/screen"},
+	"provider/connection": {},
 
 	"driver/plugin":       {"driver/task", "driver/fingerprint", "driver/isolation/...", "driver/cgroup", "driver/display", "driver/memory", "driver/requirements", "shared/nomadplugin/...", "shared/screen", "shared/control"},
 	"driver/task":         {"driver/isolation", "driver/memory", "driver/display", "driver/slot", "driver/cgroup", "driver/process", "driver/session/dialhome", "shared/control", "shared/screen"},
@@ -73,6 +79,10 @@ var homes = map[string][]string{
 	"github.com/hashicorp/nomad/api":       {"shared/devagent", "shared/nomadjob", "cmd/botscreen", "acctest", "provider"},
 	"github.com/chromedp/chromedp":         {"acctest"},
 	"github.com/hashicorp/hcl/v2/hclwrite": {},
+
+	"github.com/hashicorp/terraform-plugin-framework":            {"provider", "cmd/terraform-provider-botscreen"},
+	"github.com/hashicorp/terraform-plugin-framework-validators": {"provider"},
+	"github.com/hashicorp/terraform-plugin-framework-timeouts":   {"provider"},
 }
 
 type goPackage struct {

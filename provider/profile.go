@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package provider
+
+import (
+	"context"
+	"encoding/json"
+
+	"github.com/hashicorp/terraform-plugin-framework/diag"
+	"github.com/hashicorp/terraform-plugin-framework/resource"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema/booldefault"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema/int64default"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema/planmodifier"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema/stringdefault"
+	"github.com/hashicorp/terraform-plugin-framework/schema/validator"
+	"github.com/hashicorp/terraform-plugin-framework/types"
+
+	"github.com/botscreen/botscreen/shared/nomadjob"
+)
+
+type profileModel struct {
+	baseModel
+	recordPart
+	Geometry        types.String `tfsdk:"geometry"`
+	Depth           types.Int64  `tfsdk:"depth"`
+	DPI             types.Int64  `tfsdk:"dpi"`
+	MinFreeMemoryMB types.Int64  `tfsdk:"min_free_memory_mb"`
+	StartTimeout    types.String `tfsdk:"start_timeout"`
+	KeyboardLayout  types.String `tfsdk:"keyboard_layout"`
+	Look            types.String `tfsdk:"look"`
+	GLX             types.Bool   `tfsdk:"glx"`
+	CPU             types.Int64  `tfsdk:"cpu"`
+	Memory          types.Int64  `tfsdk:"memory"`
+	MemoryMax       types.Int64  `tfsdk:"memory_max"`
+	Env             types.Map    `tfsdk:"env"`
+	SecretEnv       types.Map    `tfsdk:"secret_env"`
+	Labels          types.Map    `tfsdk:"labels"`
+}
+
+func newProfile() resource.Resource {
+	return &recordResource[profileModel, *profileModel]{
+		kind: nomadjob.ProfileKind, word: "profile", suffix: "profile", schema: profileSchema,
+	}
+}
+
+func profileSchema() schema.Schema {
+	d := nomadjob.DefaultProfile()
+	text := func(value, description string) schema.StringAttribute {
+		return schema.StringAttribute{Optional: true, Computed: true, Default: stringdefault.StaticString(value), MarkdownDescription: description}
+	}
+	number := func(value int64, description string) schema.Int64Attribute {
+		return schema.Int64Attribute{Optional: true, Computed: true, Default: int64default.StaticInt64(value), MarkdownDescription: description}
+	}
+	all := recordAttributes("profile")
+	for name, a := range map[string]schema.Attribute{
+		"geometry":           text(d.Geometry, "Size of the desktop in pixels, `WIDTHxHEIGHT`, from 320x240 to 7680x4320. Default: `1440x900`."),
+		"depth":              number(d.Depth, "Colour depth in bits: 16 or 24 (default)."),
+		"dpi":                number(d.DPI, "Dots per inch, 48 to 480. Default: 96."),
+		"min_free_memory_mb": number(d.MinFreeMemoryMB, "Memory in MiB that must be available on the node before the desktop starts; 0 is no floor. Default: 1536."),
+		"start_timeout": schema.StringAttribute{Optional: true, PlanModifiers: []planmodifier.String{sameDuration{}},
+			Validators:          []validator.String{durationValidator{least: second, most: 10 * minute}},
+			MarkdownDescription: "How long a start may take, `1s` to `10m`. Default: the driver's, `15s` on the host and `30s` in a sandbox."},
+		"keyboard_layout": text(d.KeyboardLayout, "Up to four XKB layouts such as `us` or `de(nodeadkeys),fr`. Default: `us`."),
+		"look":            text(d.Look, "How much Xfce shows: `lean` (default, starts faster) or `full`."),
+		"glx": schema.BoolAttribute{Optional: true, Computed: true, Default: booldefault.StaticBool(false),
+			MarkdownDescription: "OpenGL in the X server. Starting costs more. Default: `false`."},
+		"cpu":        number(d.CPU, "CPU to reserve, in MHz. Default: 1000."),
+		"memory":     number(d.Memory, "Memory to reserve, in MiB. Default: 2048."),
+		"memory_max": schema.Int64Attribute{Optional: true, MarkdownDescription: "Memory that the desktop may use where the node has it, in MiB; at least `memory`, or -1 for no limit. Needs memory oversubscription in Nomad."},
+		"env":        schema.MapAttribute{Optional: true, ElementType: types.StringType, MarkdownDescription: "Environment of the desktop. Plans and state show it: secrets belong into `secret_env`."},
+		"secret_env": schema.MapAttribute{Optional: true, ElementType: types.StringType,
+			MarkdownDescription: "Environment from Nomad variables: `NAME = \"PATH#KEY\"`. The task reads them with its own identity when it starts; Terraform never does."},
+		"labels": schema.MapAttribute{Optional: true, ElementType: types.StringType, MarkdownDescription: "Words to find profiles by. They change nothing that runs."},
+	} {
+		all[name] = a
+	}
+	return schema.Schema{
+		MarkdownDescription: "What one bot's screen is like. A profile is one bot: it owns one screen at a time, its home directory and its logins. " +
+			"For a fleet use `for_each` over profiles and screens.\n\nThe profile is a record (a Nomad variable); it starts nothing by itself.",
+		Attributes: all,
+	}
+}
+
+func (m *profileModel) base() *baseModel    { return &m.baseModel }
+func (m *profileModel) record() *recordPart { return &m.recordPart }
+
+func (m *profileModel) spec(ctx context.Context) (validated, bool, diag.Diagnostics) {
+	p := nomadjob.DefaultProfile()
+	r := reader{ctx: ctx, known: true}
+	r.text(m.Description, &p.Description)
+	r.text(m.Geometry, &p.Geometry)
+	r.number(m.Depth, &p.Depth)
+	r.number(m.DPI, &p.DPI)
+	r.number(m.MinFreeMemoryMB, &p.MinFreeMemoryMB)
+	r.text(m.StartTimeout, &p.StartTimeout)
+	if p.StartTimeout != "" {
+		p.StartTimeout = nomadjob.Duration(p.StartTimeout)
+	}
+	r.text(m.KeyboardLayout, &p.KeyboardLayout)
+	r.text(m.Look, &p.Look)
+	r.flag(m.GLX, &p.GLX)
+	r.number(m.CPU, &p.CPU)
+	r.number(m.Memory, &p.Memory)
+	r.number(m.MemoryMax, &p.MemoryMax)
+	if m.Memory.IsUnknown() {
+		p.MemoryMax = 0 // nothing to compare it with yet
+	}
+	r.table(m.Env, &p.Env)
+	r.table(m.SecretEnv, &p.SecretEnv)
+	r.table(m.Labels, &p.Labels)
+	return p, r.known, r.diags
+}
+
+func (m *profileModel) load(ctx context.Context, spec json.RawMessage) diag.Diagnostics {
+	p := nomadjob.DefaultProfile()
+	if err := json.Unmarshal(spec, &p); err != nil {
+		return diag.Diagnostics{diag.NewErrorDiagnostic("This record cannot be read", "The profile's record: "+err.Error())}
+	}
+	m.Description = textOr(p.Description, m.Description)
+	m.Geometry, m.Depth, m.DPI = types.StringValue(p.Geometry), types.Int64Value(p.Depth), types.Int64Value(p.DPI)
+	m.MinFreeMemoryMB = types.Int64Value(p.MinFreeMemoryMB)
+	m.StartTimeout = durationOr(p.StartTimeout, m.StartTimeout)
+	m.KeyboardLayout, m.Look, m.GLX = types.StringValue(p.KeyboardLayout), types.StringValue(p.Look), types.BoolValue(p.GLX)
+	m.CPU, m.Memory = types.Int64Value(p.CPU), types.Int64Value(p.Memory)
+	m.MemoryMax = types.Int64Null()
+	if p.MemoryMax != 0 {
+		m.MemoryMax = types.Int64Value(p.MemoryMax)
+	}
+	var diags diag.Diagnostics
+	m.Env = tableOr(ctx, p.Env, m.Env, &diags)
+	m.SecretEnv = tableOr(ctx, p.SecretEnv, m.SecretEnv, &diags)
+	m.Labels = tableOr(ctx, p.Labels, m.Labels, &diags)
+	return diags
+}
