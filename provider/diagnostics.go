@@ -5,6 +5,7 @@ package provider
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -144,8 +145,22 @@ func addFaults(diags *diag.Diagnostics, err error) {
 				"This placement "+f.Want+".")
 			continue
 		}
-		diags.AddAttributeError(faultPath(f.Field), "Invalid "+strings.SplitN(f.Field, "[", 2)[0], "`"+f.Field+"`"+strings.TrimPrefix(f.Error(), f.Field+":")+".")
+		diags.AddAttributeError(faultPath(f.Field), "Invalid "+strings.SplitN(f.Field, "[", 2)[0], sentence(f))
 	}
+}
+
+// collections are attributes of which a fault names one element.
+var collections = []string{"env", "secret_env", "labels", "isolation_order", "datacenters"}
+
+// sentence puts a fault into words.
+func sentence(f screen.FieldError) string {
+	switch {
+	case f.Value == "":
+		return fmt.Sprintf("`%s` %s.", f.Field, f.Want)
+	case slices.Contains(collections, f.Field):
+		return fmt.Sprintf("`%s`: %q %s.", f.Field, f.Value, f.Want)
+	}
+	return fmt.Sprintf("`%s` %s; it is %q.", f.Field, f.Want, screen.Distrust(f.Value))
 }
 
 // changed tells of a lost check-and-set.

@@ -90,6 +90,21 @@ func (p *proxy) hook(before func(w http.ResponseWriter, r *http.Request) bool) {
 	p.before = before
 }
 
+// plainly changes answers that are not compressed, which the provider would ask for.
+func (p *proxy) plainly(after func(*http.Response) error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.after = after
+	p.before = nil
+	if after != nil {
+		p.before = func(_ http.ResponseWriter, r *http.Request) bool {
+			r.Header.Del("Accept-Encoding")
+			r.Header.Set("Accept-Encoding", "identity")
+			return false
+		}
+	}
+}
+
 // once has f see the first request that it is for, and none after.
 func (p *proxy) once(is func(*http.Request) bool, f func(w http.ResponseWriter, r *http.Request) bool) {
 	var done sync.Once

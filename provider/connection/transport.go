@@ -4,6 +4,7 @@ package connection
 
 import (
 	"bytes"
+	"compress/gzip"
 	"context"
 	"errors"
 	"fmt"
@@ -153,13 +154,29 @@ func (t *transport) judge(req *http.Request, resp *http.Response, err error) (*h
 		return nil, readErr
 	}
 	resp.Body = io.NopCloser(bytes.NewReader(text))
-	if !nomadsWord(string(text)) {
+	if !nomadsWord(plain(resp, text)) {
 		return nil, t.foreign(nil, fmt.Sprintf("it answered 404 to %s", req.URL.Path))
 	}
 	if err := t.checkLeader(req); err != nil {
 		return nil, err
 	}
 	return resp, nil
+}
+
+// plain is the text of an answer, which Nomad may have compressed.
+func plain(resp *http.Response, text []byte) string {
+	if resp.Header.Get("Content-Encoding") != "gzip" {
+		return string(text)
+	}
+	r, err := gzip.NewReader(bytes.NewReader(text))
+	if err != nil {
+		return ""
+	}
+	out, err := io.ReadAll(io.LimitReader(r, maxAnswer))
+	if err != nil {
+		return ""
+	}
+	return string(out)
 }
 
 func nomadsWord(text string) bool {
@@ -200,7 +217,7 @@ func (t *transport) checkLeader(req *http.Request) error {
 	if err != nil {
 		return err
 	}
-	if resp.StatusCode != http.StatusOK || !bytes.HasPrefix(bytes.TrimSpace(text), []byte(`"`)) {
+	if resp.StatusCode != http.StatusOK || !strings.HasPrefix(strings.TrimSpace(plain(resp, text)), `"`) {
 		return t.foreign(nil, fmt.Sprintf("it answered %d to /v1/status/leader", resp.StatusCode))
 	}
 	t.leader.Store(true)

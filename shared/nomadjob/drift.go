@@ -68,9 +68,8 @@ func (d *drift) added(path string, found any) {
 	}
 	switch f := found.(type) {
 	case map[string]any:
-		if len(f) == 0 {
-			return
-		}
+		d.maps(path, nil, f)
+		return
 	case []any:
 		if len(f) == 0 {
 			return
@@ -110,7 +109,21 @@ func (d *drift) lists(path string, wanted, found []any) {
 }
 
 func (d *drift) add(path string, found, wanted any) {
+	if strings.Contains(path, ".Env.") { // what somebody put there may be a secret
+		found, wanted = presence(found), presence(wanted)
+		if found == wanted {
+			*d = append(*d, path+": another value")
+			return
+		}
+	}
 	*d = append(*d, fmt.Sprintf("%s: %s → %s", path, brief(found), brief(wanted)))
+}
+
+func presence(v any) any {
+	if v == nil {
+		return nil
+	}
+	return "set"
 }
 
 func join(path, key string) string {

@@ -55,7 +55,7 @@ type Record struct {
 }
 
 // Ref names this version of the record: NAME@HEX. What it leaves out changes no screen.
-func (r Record) Ref() string { return Ref(r.Name, r.Spec) }
+func (r Record) Ref() string { return Ref(r.Name, Normal(r.Kind, r.Spec)) }
 
 // notEssential are fields of a record that no screen depends on.
 var notEssential = []string{"id", "name", "namespace", "region", "description", "labels", "force_destroy", "ref", "timeouts"}
