@@ -166,7 +166,7 @@ func jobDrift(b *bench) {
 		"TaskGroups[0].Count: 3 → 1":                                    func(j *api.Job) { n := 3; j.TaskGroups[0].Count = &n },
 		`TaskGroups[0].Tasks[0].Config.geometry: "640x480" → "800x600"`: func(j *api.Job) { j.TaskGroups[0].Tasks[0].Config["geometry"] = "640x480" },
 		"Constraints[0]: none → block of":                               func(j *api.Job) { j.Constraints = nil },
-		`TaskGroups[0].Tasks[0].Env.X: "set" → none`:                      func(j *api.Job) { j.TaskGroups[0].Tasks[0].Env = map[string]string{"X": "1"} },
+		`TaskGroups[0].Tasks[0].Env.X: "set" → none`:                    func(j *api.Job) { j.TaskGroups[0].Tasks[0].Env = map[string]string{"X": "1"} },
 		"Priority: 80 → 50":                                             func(j *api.Job) { n := 80; j.Priority = &n },
 	} {
 		job := b.job(id)
