@@ -162,6 +162,12 @@ func TestRunStatusStop(t *testing.T) {
 		t.Errorf("picture: %v", err)
 	}
 
+	small := filepath.Join(t.TempDir(), "screen.jpg")
+	call(t, "screenshot", "--thumbnail", "-o", small, "grace").want(t, exitOK, "Wrote "+small, "")
+	if data, err := os.ReadFile(small); err != nil || !bytes.HasPrefix(data, []byte("\xff\xd8")) {
+		t.Errorf("thumbnail: %v", err)
+	}
+
 	call(t, "stop", "grace").want(t, exitOK, "Stopped desk/g/bot.", "")
 	call(t, "status", list.Screens[0].Alloc[:8]).want(t, exitOK, "stopped", "")
 	call(t, "exec", "grace", "true").want(t, exitFailed, "", "does not run (stopped)")
@@ -279,6 +285,8 @@ func TestUsage(t *testing.T) {
 	}
 	call(t, "agent").want(t, exitUsage, "", "botscreen agent -dev")
 	call(t, "screenshot", "x").want(t, exitUsage, "", "screenshot -o FILE.png SCREEN")
+	call(t, "screenshot", "--thumbnail", "-o", "x.png", "x").want(t, exitUsage, "", "FILE.jpg")
+	call(t, "screenshot", "--thumbnail", "--scale", "0.5", "-o", "x.jpg", "x").want(t, exitUsage, "", "thumbnail")
 	call(t, "--help").want(t, exitOK, "Exit codes:", "")
 	call(t, "-version").want(t, exitOK, Version, "")
 	call(t, "completion", "bash").want(t, exitOK, "bash completion", "")

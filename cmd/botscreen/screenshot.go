@@ -19,36 +19,44 @@ import (
 
 func (c *cli) screenshotCommand() *cobra.Command {
 	var out string
-	var scale float64
+	req := control.ScreenshotRequest{Format: control.PNG}
 	cmd := &cobra.Command{
 		Use:   "screenshot -o FILE SCREEN",
 		Short: "Save a picture of a screen",
 		Long: `Save a picture of a screen, as PNG, or as JPEG where FILE ends in .jpg. "-" writes to standard output.
-It is refused while a person has control.`,
+It is refused while a person has control. With --thumbnail it is a JPEG of at most 960x600, which people get also
+while one of them has control, where the job says watch = "all" and not thumbnails = "off".`,
 		Args: cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error { return c.screenshot(cmd.Context(), args[0], out, scale) },
+		RunE: func(cmd *cobra.Command, args []string) error { return c.screenshot(cmd.Context(), args[0], out, req) },
 	}
 	cmd.Flags().StringVarP(&out, "output", "o", "", "`FILE` to write (required)")
-	cmd.Flags().Float64Var(&scale, "scale", 1, "above 0 and at most 1")
+	cmd.Flags().Float64Var(&req.Scale, "scale", 0, "above 0 and at most 1 (default 1)")
+	cmd.Flags().BoolVar(&req.Thumbnail, "thumbnail", false, "a small JPEG of the whole screen")
 	return cmd
 }
 
-func (c *cli) screenshot(ctx context.Context, name, out string, scale float64) error {
+func (c *cli) screenshot(ctx context.Context, name, out string, req control.ScreenshotRequest) error {
 	if out == "" {
 		return failf(exitUsage, "Say where to: `botscreen screenshot -o FILE.png SCREEN`.")
 	}
 	if out == "-" && terminal(c.out) {
 		return failf(exitUsage, "A picture is not written to a terminal. Name a file with -o.")
 	}
+	switch ext := strings.ToLower(filepath.Ext(out)); {
+	case req.Thumbnail && req.Scale != 0:
+		return failf(exitUsage, "A thumbnail has a size of its own: leave --scale or --thumbnail out.")
+	case req.Thumbnail && ext == ".png":
+		return failf(exitUsage, "A thumbnail is a JPEG: name a FILE.jpg with -o.")
+	case req.Thumbnail:
+		req.Format = "" // the only one it has
+	case ext == ".jpg" || ext == ".jpeg":
+		req.Format = control.JPEG
+	}
 	s, conn, err := c.reach(ctx, name)
 	if err != nil {
 		return err
 	}
 	defer conn.Close()
-	req := control.ScreenshotRequest{Scale: scale, Format: control.PNG}
-	if ext := strings.ToLower(filepath.Ext(out)); ext == ".jpg" || ext == ".jpeg" {
-		req.Format = control.JPEG
-	}
 	picture, err := conn.Screenshot(ctx, req)
 	if err != nil {
 		return c.screenError(s, err)

@@ -27,8 +27,14 @@ const (
 // refused while a person has control, before and after: a picture that a take and a
 // return fell into is thrown away (rule L6). One that waits for the screen ends at once
 // at a change of hands.
-func (s *supervisor) Screenshot(ctx context.Context, _ controlserver.Caller, req control.ScreenshotRequest) (control.Screenshot, error) {
-	seen, err := s.beginFenced()
+func (s *supervisor) Screenshot(ctx context.Context, caller controlserver.Caller, req control.ScreenshotRequest) (control.Screenshot, error) {
+	fence := s.admit
+	if req.Thumbnail {
+		fence = func(seen lease.Epoch) error { return s.admitThumbnail(caller, seen) }
+	}
+	held, _ := s.keeper.Lease()
+	seen := held.Epoch
+	err := fence(seen)
 	if err == nil {
 		err = s.mustBeReady("take a screenshot")
 	}
@@ -41,11 +47,27 @@ func (s *supervisor) Screenshot(ctx context.Context, _ controlserver.Caller, req
 		defer cancel()
 	}
 	shot, err := s.shoot(ctx, req)
-	if refusal := s.admit(seen); refusal != nil {
+	if refusal := fence(seen); refusal != nil {
 		return control.Screenshot{}, refusal
 	}
 	shot.Epoch = seen
 	return shot, err
+}
+
+// admitThumbnail says why the caller may not have one now. People get them also while
+// one of them has control, where the job lets everybody watch then (rule R11); the agent
+// never does (rule L6).
+func (s *supervisor) admitThumbnail(caller controlserver.Caller, seen lease.Epoch) error {
+	policy := s.config.Takeover
+	switch {
+	case policy.Thumbnails == screen.ThumbnailsOff:
+		return &control.Error{Kind: control.Forbidden,
+			Message: `Cannot take a thumbnail: this screen gives none (thumbnails = "off").`, Next: "Take a screenshot."}
+	case policy.Watch == screen.WatchAll && caller.Role != screen.RoleAgent:
+		return nil
+	default:
+		return s.admit(seen)
+	}
 }
 
 // whileAdmitted gives a context that ends when what began at this epoch is not admitted
@@ -109,7 +131,10 @@ func lookAt(ctx context.Context, client *rfb.Client, req control.ScreenshotReque
 	if err != nil {
 		return shownPicture{}, err
 	}
-	if req.Scale > 0 && req.Scale < 1 {
+	switch {
+	case req.Thumbnail:
+		img = rfb.Thumbnail(img)
+	case req.Scale > 0 && req.Scale < 1:
 		size := rfb.Size{WidthPx: img.Rect.Dx(), HeightPx: img.Rect.Dy()}
 		img = rfb.Scale(img, rfb.Shrink(size, req.Scale))
 	}
@@ -131,13 +156,17 @@ func pixels(ctx context.Context, client *rfb.Client, req control.ScreenshotReque
 // encode leaves the data out where the caller has an equal picture.
 func (p shownPicture) encode(req control.ScreenshotRequest) (control.Screenshot, error) {
 	shot := control.Screenshot{Format: control.PNG, Hash: p.hash}
-	if req.Format == control.JPEG {
+	quality := jpegQuality
+	switch {
+	case req.Thumbnail:
+		shot.Format, quality = control.JPEG, rfb.ThumbnailQuality
+	case req.Format == control.JPEG:
 		shot.Format = control.JPEG
 	}
 	if req.Unless == p.hash {
 		return shot, nil
 	}
-	data, err := rfb.Encode(p.img, rfb.Format(shot.Format), jpegQuality)
+	data, err := rfb.Encode(p.img, rfb.Format(shot.Format), quality)
 	if err != nil {
 		return control.Screenshot{}, fmt.Errorf("screenshot: %w", err)
 	}

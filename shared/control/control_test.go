@@ -93,6 +93,7 @@ func TestParseScreenshotRequest(t *testing.T) {
 		"unless=ab&until=change&within=1m": {Scale: 1, Format: PNG, Unless: "ab", Until: Change, Within: time.Minute},
 		"until=settle&within=0.5s":         {Scale: 1, Format: PNG, Until: Settle, Within: 500 * time.Millisecond},
 		"rect=0,0,65535,65535":             {Rect: image.Rect(0, 0, 65535, 65535), Scale: 1, Format: PNG},
+		"thumbnail=true&unless=ab":         {Thumbnail: true, Unless: "ab"},
 	} {
 		q, _ := url.ParseQuery(query)
 		if got, err := ParseScreenshotRequest(q); err != nil || got != want {
@@ -102,7 +103,8 @@ func TestParseScreenshotRequest(t *testing.T) {
 	for _, query := range []string{"rect=1,2,3", "rect=1,2,0,4", "rect=-1,2,3,4", "rect=1,2,3,65536", "rect=a,b,c,d", "rect=1,2,3,4,5",
 		"scale=0", "scale=1.01", "scale=-1", "scale=NaN", "scale=x", "format=bmp",
 		"until=change&within=1s", "until=settle", "until=settle&within=61s", "until=settle&within=-1s", "until=x&within=1s", "within=1s",
-		"unless=" + strings.Repeat("x", 129)} {
+		"unless=" + strings.Repeat("x", 129), "thumbnail=1", "thumbnail=true&scale=1", "thumbnail=true&format=jpeg", "thumbnail=true&rect=0,0,1,1",
+		"thumbnail=true&until=settle&within=1s"} {
 		q, _ := url.ParseQuery(query)
 		if got, err := ParseScreenshotRequest(q); err == nil {
 			t.Errorf("%q: accepted as %+v", query, got)
@@ -120,6 +122,7 @@ func TestParseScreenshotRequest(t *testing.T) {
 func FuzzScreenshotRequest(f *testing.F) {
 	f.Add("rect=1,2,3,4&scale=0.5&format=jpeg")
 	f.Add("scale=1e-9")
+	f.Add("thumbnail=true&unless=ab")
 	f.Add("unless=ab&until=change&within=9.5s")
 	f.Fuzz(func(t *testing.T, query string) {
 		q, err := url.ParseQuery(query)

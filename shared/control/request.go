@@ -32,6 +32,9 @@ type ScreenshotRequest struct {
 	Rect   image.Rectangle // in pixels of the screen; empty: all of it
 	Scale  float64         // above 0 and at most 1; 0: 1
 	Format ImageFormat     // empty: PNG
+	// Thumbnail asks for the whole screen as a small JPEG; of the other fields only
+	// Unless goes with it. The job's policy decides who gets one (rule R11).
+	Thumbnail bool
 	// Unless is the hash of a picture that the caller has: an equal one comes without
 	// data.
 	Unless string
@@ -82,6 +85,9 @@ func (r ScreenshotRequest) Query() url.Values {
 	if r.Format != "" {
 		q.Set("format", string(r.Format))
 	}
+	if r.Thumbnail {
+		q.Set("thumbnail", "true")
+	}
 	if r.Unless != "" {
 		q.Set("unless", r.Unless)
 	}
@@ -93,7 +99,8 @@ func (r ScreenshotRequest) Query() url.Values {
 }
 
 // ParseScreenshotRequest reads rect=X,Y,WIDTH,HEIGHT, scale=0.5, format=png or jpeg,
-// unless=HASH, until=change or settle and within=10s. All faults are reported at once; the error is screen.Faults.
+// thumbnail=true, unless=HASH, until=change or settle and within=10s. All faults are
+// reported at once; the error is screen.Faults.
 func ParseScreenshotRequest(q url.Values) (ScreenshotRequest, error) {
 	var faults screen.Faults
 	r := ScreenshotRequest{Scale: 1, Format: PNG}
@@ -119,7 +126,24 @@ func ParseScreenshotRequest(q url.Values) (ScreenshotRequest, error) {
 		faults.Add("format", text, "is not one of png, jpeg")
 	}
 	r.parseWait(q, &faults)
+	r.parseThumbnail(q, &faults)
 	return r, faults.Err()
+}
+
+func (r *ScreenshotRequest) parseThumbnail(q url.Values, faults *screen.Faults) {
+	text := q.Get("thumbnail")
+	r.Thumbnail = text == "true"
+	if text != "" && !r.Thumbnail {
+		faults.Add("thumbnail", text, "must be true or left out")
+	}
+	for _, other := range []string{"rect", "scale", "format", "until"} {
+		if r.Thumbnail && q.Get(other) != "" {
+			faults.Add(other, q.Get(other), "does not go with thumbnail")
+		}
+	}
+	if r.Thumbnail {
+		r.Scale, r.Format = 0, "" // its own
+	}
 }
 
 // maxHash is longer than every hash, in bytes.

@@ -24,15 +24,13 @@ const (
 	JPEG Format = "jpeg"
 )
 
-// Thumbnails (rule R11).
-const thumbnailQuality = 72
+// ThumbnailQuality is what a thumbnail is written with, as JPEG (rule R11).
+const ThumbnailQuality = 72
 
 var thumbnailSize = Size{960, 600}
 
-// Thumbnail writes a small JPEG of img.
-func Thumbnail(img *image.RGBA) ([]byte, error) {
-	return Encode(Scale(img, Fit(sizeOf(img), thumbnailSize)), JPEG, thumbnailQuality)
-}
+// Thumbnail is img, made as small as a thumbnail is: at most 960x600.
+func Thumbnail(img *image.RGBA) *image.RGBA { return Scale(img, Fit(sizeOf(img), thumbnailSize)) }
 
 // Encode writes img. Quality, from 1 to 100, is for JPEG alone.
 func Encode(img *image.RGBA, format Format, quality int) ([]byte, error) {

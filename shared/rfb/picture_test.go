@@ -109,7 +109,7 @@ func TestFit(t *testing.T) {
 
 // R11: a thumbnail is a JPEG of at most 960x600.
 func TestR11Thumbnail(t *testing.T) {
-	data, err := Thumbnail(noise(1440, 900))
+	data, err := Encode(Thumbnail(noise(1440, 900)), JPEG, ThumbnailQuality)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -89,7 +89,7 @@ func thumbnail(socket, file string) error {
 	defer cancel()
 	client := control.NewClient(control.Unix(socket))
 	defer client.Close()
-	picture, err := client.Screenshot(ctx, control.ScreenshotRequest{Format: control.JPEG, Scale: 0.66})
+	picture, err := client.Screenshot(ctx, control.ScreenshotRequest{Thumbnail: true})
 	if err != nil {
 		return err
 	}

@@ -7,6 +7,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"image"
+	"image/jpeg"
 	"io"
 	"net"
 	"net/http"
@@ -28,9 +30,14 @@ func serveControl(ctx context.Context, t *task, req nomadplugin.ExecRequest) (*n
 		w.Header().Set("Content-Type", "application/json")
 		_ = json.NewEncoder(w).Encode(map[string]any{"state": "ready", "profile": t.config.GetName()})
 	})
-	mux.HandleFunc("GET /v1/screenshot", func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", "image/png")
+	mux.HandleFunc("GET /v1/screenshot", func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Botscreen-Epoch", "7")
+		if r.URL.Query().Get("thumbnail") == "true" {
+			w.Header().Set("Content-Type", "image/jpeg")
+			_ = jpeg.Encode(w, image.NewGray(image.Rect(0, 0, 1, 1)), nil)
+			return
+		}
+		w.Header().Set("Content-Type", "image/png")
 		_, _ = w.Write(pixel)
 	})
 	s := &http.Server{Handler: mux, ReadHeaderTimeout: time.Minute}
