@@ -5,8 +5,10 @@ package acctest
 import (
 	"bytes"
 	"image/png"
+	"io/fs"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -170,7 +172,35 @@ func usedByMCP(t *testing.T, a *agent) {
 	m.does("type", map[string]any{"text": "second"})
 	m.does("key", map[string]any{"keys": "Return"})
 	a.awaitTyped(t, "mcp", "ä€漢 first\nsecond\n")
+
+	// The agent's socket is another door to the same screen: root may use it too.
+	socket := agentSocket(t, a, "mcp")
+	sibling := newModel(t, a, "--socket", socket)
+	sibling.does("screenshot", nil)
+	sibling.does("click", focus)
+	sibling.does("type", map[string]any{"text": "third\n"})
+	a.awaitTyped(t, "mcp", "ä€漢 first\nsecond\nthird\n")
 	a.must(t, "stop", "mcp")
 	gone(t, a)
 	m.refused("screenshot", nil, "does not run")
+	if _, err := os.Lstat(filepath.Dir(socket)); err == nil {
+		t.Errorf("%s is left", filepath.Dir(socket))
+	}
+}
+
+// agentSocket is the path of a screen's agent's socket on the node (wire.md, section 5).
+func agentSocket(t *testing.T, a *agent, task string) string {
+	t.Helper()
+	alloc := a.onlyAlloc(t, task)
+	var found string
+	err := filepath.WalkDir(filepath.Join(a.dir, "data"), func(path string, _ fs.DirEntry, _ error) error {
+		if strings.HasSuffix(path, filepath.Join(alloc, "alloc", "botscreen", task+".sock")) {
+			found = path
+		}
+		return nil
+	})
+	if err != nil || found == "" {
+		t.Fatalf("no agent's socket of %s: %v", alloc, err)
+	}
+	return found
 }

@@ -7,6 +7,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -41,21 +42,27 @@ func serveAgent(t *testing.T, path string) (end func()) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	listener, err := net.Listen("unix", path)
+	dir, err := os.Open(filepath.Dir(path))
 	if err != nil {
 		t.Fatal(err)
 	}
+	defer dir.Close()
+	listener, err := net.Listen("unix", fmt.Sprintf("/proc/self/fd/%d/%s", dir.Fd(), filepath.Base(path)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	listener.(*net.UnixListener).SetUnlinkOnClose(false) // the descriptor in its name is not open any more
 	server := controlserver.New(leased{}, slog.New(slog.DiscardHandler))
 	served := make(chan struct{})
 	go func() { defer close(served); _ = server.Serve(listener, screen.RoleAgent) }()
-	return func() { _ = server.Shutdown(context.Background()); <-served }
+	return func() { _ = server.Shutdown(context.Background()); <-served; _ = os.Remove(path) }
 }
 
 // CLI-01: standard output carries the protocol alone, one JSON-RPC message a line, also
 // when tools fail; the command ends well when the agent closes its input. A supervisor
 // that was replaced is reached again.
 func TestCLI01MCP(t *testing.T) {
-	alloc := t.TempDir()
+	alloc := filepath.Join(t.TempDir(), strings.Repeat("deep", 30)) // longer than an address
 	path := filepath.Join(alloc, "botscreen", "desk.sock")
 	end := serveAgent(t, path)
 	t.Setenv("NOMAD_ALLOC_DIR", alloc)

@@ -175,7 +175,7 @@ max_geometry = "1920x1080"
 agent_socket {
   mode  = "0600"
   group = "bots"
-  uids  = [1000, 1001]
+  uids  = [1000]
 }
 viewer {
   port     = "web"
@@ -197,7 +197,7 @@ viewer {
 		Watch: screen.WatchBlank, Thumbnails: screen.ThumbnailsOff, Clipboard: screen.ClipboardBoth, Takeover: screen.TakeoverClean,
 		AwayLimit: 2 * time.Hour, Consent: true, MaxGeometry: screen.Geometry{WidthPx: 1920, HeightPx: 1080},
 	}
-	socket := screen.AgentSocket{Mode: 0o600, Group: "bots", UIDs: []uint32{1000, 1001}}
+	socket := screen.AgentSocket{Mode: 0o600, Group: "bots", UIDs: []uint32{1000}}
 	viewer := screen.ViewerListener{Port: "web", TLSCert: "local/cert.pem", TLSKey: "secrets/key.pem"}
 	if spec.Takeover != want || !reflect.DeepEqual(spec.AgentSocket, socket) || spec.Viewer == nil || *spec.Viewer != viewer {
 		t.Errorf("spec %+v, viewer %+v", spec, spec.Viewer)

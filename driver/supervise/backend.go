@@ -34,6 +34,9 @@ func (s *supervisor) Status(context.Context, controlserver.Caller) (control.Stat
 	if s.auditTrouble != nil {
 		warnings = append(warnings, "Who has the screen is not written down: "+s.auditTrouble.Error()+". The audit file counts the lines that are missing.")
 	}
+	if s.doorLost {
+		warnings = append(warnings, "The agent's socket in the alloc directory was replaced by another task: what connects there does not reach this screen.")
+	}
 	status := control.Status{
 		WireVersion: control.Version,
 		State:       s.state, Since: s.since, Reason: s.reason,

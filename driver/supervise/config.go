@@ -27,10 +27,13 @@ type Config struct {
 	Exec        screen.ExecPolicy     `json:"exec"`
 	Takeover    screen.TakeoverPolicy `json:"takeover"`
 	// KeyboardLayout is the desktop's; a viewer with the same one may send key codes (R13).
-	KeyboardLayout string                 `json:"keyboard_layout,omitempty"`
-	AgentSocket    screen.AgentSocket     `json:"agent_socket"`
-	Viewer         *screen.ViewerListener `json:"viewer,omitempty"` // nil: none
-	Warnings       []string               `json:"warnings,omitempty"`
+	KeyboardLayout string             `json:"keyboard_layout,omitempty"`
+	AgentSocket    screen.AgentSocket `json:"agent_socket"`
+	// AgentDoor is the name of the agent's socket in its directory; empty: there is none,
+	// and no descriptor of it either.
+	AgentDoor string                 `json:"agent_door,omitempty"`
+	Viewer    *screen.ViewerListener `json:"viewer,omitempty"` // nil: none
+	Warnings  []string               `json:"warnings,omitempty"`
 	// Known says that the plugin has driver state of a lease of this profile, and
 	// LeaseFloor is the highest epoch it has heard: a lease that is missing, or older,
 	// is then not the agent's (X26).
@@ -46,10 +49,13 @@ type Config struct {
 // Descriptors of a supervisor, in the order of exec.Cmd's ExtraFiles. It opens nothing
 // by path outside of them.
 const (
-	FDConfig     = 3 + iota // Config as JSON
-	FDControlDir            // the screen's control directory, O_PATH not set
-	FDOperator              // listening stream socket
-	FDDial                  // listening seqpacket socket
+	FDConfig      = 3 + iota // Config as JSON
+	FDControlDir             // the screen's control directory, O_PATH not set
+	FDOperator               // listening stream socket
+	FDDial                   // listening seqpacket socket
+	FDAgent                  // listening stream socket; this and the next two only with Config.AgentDoor
+	FDAgentDir               // the directory it is in
+	FDAgentShared            // the alloc's shared directory, which holds that one
 )
 
 const maxConfig = 24 << 20

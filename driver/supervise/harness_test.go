@@ -66,6 +66,12 @@ type rig struct {
 // newRig supervises a session that is this very process.
 func newRig(t *testing.T, change func(*Config)) *rig {
 	t.Helper()
+	return newRigWith(t, change, nil)
+}
+
+// newRigWith serves further doors.
+func newRigWith(t *testing.T, change func(*Config), more func(*doors)) *rig {
+	t.Helper()
 	self, err := process.Observe(os.Getpid())
 	must(t, err)
 	c := Config{
@@ -77,11 +83,16 @@ func newRig(t *testing.T, change func(*Config)) *rig {
 	}
 	dir := filepath.Join(t.TempDir(), "control")
 	must(t, os.Mkdir(dir, 0o700))
-	return newRigIn(t, dir, c)
+	return newRigAt(t, dir, c, more)
 }
 
 // newRigIn supervises in a directory that an earlier supervisor may have left.
 func newRigIn(t *testing.T, dir string, c Config) *rig {
+	t.Helper()
+	return newRigAt(t, dir, c, nil)
+}
+
+func newRigAt(t *testing.T, dir string, c Config, more func(*doors)) *rig {
 	t.Helper()
 	root, err := os.OpenRoot(dir)
 	must(t, err)
@@ -98,7 +109,11 @@ func newRigIn(t *testing.T, dir string, c Config) *rig {
 	r.client = control.NewClient(control.Unix(r.op))
 	ctx, cancel := context.WithCancel(context.Background())
 	served := make(chan error, 1)
-	go func() { served <- r.serve(ctx, operator, dial) }()
+	all := doors{operator: operator, dial: dial}
+	if more != nil {
+		more(&all)
+	}
+	go func() { served <- r.serve(ctx, all) }()
 	r.end = sync.OnceFunc(func() {
 		r.client.Close()
 		cancel()

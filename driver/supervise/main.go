@@ -53,6 +53,10 @@ func run(dir *os.Root, log hclog.Logger) error {
 	if err != nil {
 		return err
 	}
+	agent, err := inheritedAgentDoor(config)
+	if err != nil {
+		return err
+	}
 	s, err := newSupervisor(config, dir, log.With("profile", string(config.Profile)))
 	if err != nil {
 		return err
@@ -60,7 +64,13 @@ func run(dir *os.Root, log hclog.Logger) error {
 	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGTERM)
 	defer stop()
 	signal.Ignore(unix.SIGPIPE, unix.SIGINT, unix.SIGHUP)
-	return s.serve(ctx, operator, dial)
+	return s.serve(ctx, doors{operator: operator, dial: dial, agent: agent})
+}
+
+// doors are the sockets a supervisor listens on.
+type doors struct {
+	operator, dial *net.UnixListener
+	agent          *agentDoor // nil: there is none
 }
 
 // controlDir is the screen's control directory, given as a descriptor: this process
@@ -92,17 +102,21 @@ func inheritedListener[T net.Listener](fd uintptr) (T, error) {
 // serve runs until ctx ends. The end of the screen does not end the supervisor: whoever
 // asks later must still hear how it ended. The end of the supervisor does not end the
 // screen: its connection drops, and the session dials the next one.
-func (s *supervisor) serve(ctx context.Context, operator, dial *net.UnixListener) error {
+func (s *supervisor) serve(ctx context.Context, d doors) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	operator.SetUnlinkOnClose(false)
-	dial.SetUnlinkOnClose(false) // the paths are the plugin's
+	d.operator.SetUnlinkOnClose(false)
+	d.dial.SetUnlinkOnClose(false) // the paths are the plugin's
 
 	api := controlserver.New(s, slog.New(discardBelowError{s}))
-	failed := make(chan error, 3) // room for all: none waits to be heard
+	failed := make(chan error, 4) // room for all: none waits to be heard
 	var all sync.WaitGroup
-	all.Go(func() { failed <- api.Serve(operator, screen.RoleOperator) })
-	all.Go(func() { failed <- s.link.serve(dial) })
+	all.Go(func() { failed <- api.Serve(d.operator, screen.RoleOperator) })
+	all.Go(func() { failed <- s.link.serve(d.dial) })
+	if d.agent != nil {
+		all.Go(func() { failed <- s.serveAgents(api, d.agent) })
+		all.Go(func() { s.watchAgentDoor(ctx, d.agent) })
+	}
 	all.Go(func() { _ = s.keeper.Run(ctx) }) // ends with ctx alone
 	all.Go(func() {
 		if err := s.run(ctx); err != nil {
@@ -115,7 +129,7 @@ func (s *supervisor) serve(ctx context.Context, operator, dial *net.UnixListener
 	case err = <-failed:
 	}
 	cancel()
-	_ = dial.Close()
+	_ = d.dial.Close()
 	s.link.finish(0)
 	s.relay.Close()
 	limit, end := context.WithTimeout(context.Background(), time.Second)

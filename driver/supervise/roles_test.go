@@ -36,6 +36,8 @@ func playRole(role string) int {
 		err = beTap()
 	case "hostile":
 		err = beHostile()
+	case "agent":
+		err = callAsAgent()
 	case "hardened":
 		err = beHardened()
 	default:

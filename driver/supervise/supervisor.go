@@ -67,6 +67,7 @@ type supervisor struct {
 	asking   bool                  // a stop is being asked for
 	died     string                // what the session said before it ended
 	failure  *dialhome.Error       // why there is no desktop
+	doorLost bool                  // the path of the agent's socket leads elsewhere
 	commands map[*command]struct{} // those that a takeover ends
 	// auditTrouble is why the last line was not written down.
 	auditTrouble error

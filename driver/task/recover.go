@@ -196,7 +196,7 @@ func (m *Manager) removeRun(ctx context.Context, r runRecord) error {
 	if sup, err := adoptSupervisor(r.Supervisor); err == nil {
 		sup.end()
 	}
-	if err := errors.Join(m.tidyDisplay(r.Display), m.settings.places(r.id()).removeRun()); err != nil {
+	if err := errors.Join(m.tidyDisplay(r.Display), m.settings.places(r.id()).removeRun(), r.removeAgentDoor()); err != nil {
 		return fmt.Errorf("clear leftovers: %w", err)
 	}
 	return m.runs.remove(r.id().Hash())

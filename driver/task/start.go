@@ -168,7 +168,8 @@ func (s *start) resolveAccounts(context.Context) error {
 		}
 		s.record.Account = account
 	}
-	return nil
+	_, _, err = doorOwner(s.record.AgentSocket)
+	return err
 }
 
 // pullLimit bounds the fetch of an image; it has its own limit because it says nothing
@@ -391,7 +392,7 @@ func (s *start) launchSupervisor() error {
 		return err
 	}
 	s.sup = sup
-	s.onFailure(sup.end)
+	s.onFailure(func() { sup.end(); s.warn(s.record.removeAgentDoor()) })
 	s.record.Supervisor = sup.identity
 	return s.m.runs.save(s.request.screenID().Hash(), s.record)
 }
@@ -413,6 +414,9 @@ func (s *start) plan() *dialhome.Plan {
 	}
 	if s.record.Account.Inherited {
 		plan.FenceExemptions = append(plan.FenceExemptions, "uid: shared (the driver runs without privilege, so all screens have its uid)")
+	}
+	if slices.Contains(spec.AgentSocket.UIDs, s.record.Account.UID) {
+		plan.FenceExemptions = append(plan.FenceExemptions, "agent_socket accepts the desktop's own uid, so its programs can act as the agent")
 	}
 	if spec.ExposeDisplay {
 		plan.FenceExemptions = append(plan.FenceExemptions, "expose_display shares the display with other tasks of the alloc")

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"slices"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -34,6 +35,7 @@ type supervisorConfig struct {
 	Takeover       screen.TakeoverPolicy  `json:"takeover"`
 	KeyboardLayout string                 `json:"keyboard_layout,omitempty"`
 	AgentSocket    screen.AgentSocket     `json:"agent_socket"`
+	AgentDoor      string                 `json:"agent_door,omitempty"`
 	Viewer         *screen.ViewerListener `json:"viewer,omitempty"`
 	Warnings       []string               `json:"warnings,omitempty"`
 	Known          bool                   `json:"known,omitempty"`
@@ -109,17 +111,21 @@ func (m *Manager) supervisorFiles(r *runRecord, p places, plan *dialhome.Plan) (
 	if err != nil {
 		return nil, err
 	}
-	config, err := memfd("supervisor", supervisorConfig{
-		Namespace: r.Namespace, Profile: r.Profile, Isolation: r.Isolation, Instance: r.Instance, ImageDigest: r.ImageDigest,
-		Session: r.Sandbox.Session, Geometry: r.Geometry, Exec: r.Exec, Warnings: r.Warnings,
-		Takeover: r.Takeover, KeyboardLayout: r.KeyboardLayout, AgentSocket: r.AgentSocket, Viewer: r.Viewer,
-		SharedPIDs: r.Isolation == screen.Host, Plan: plan, Known: floor > 0, LeaseFloor: floor,
-	})
+	door, warnings, err := m.agentDoor(r, plan == nil)
 	if err != nil {
 		return nil, err
 	}
-	files := []*os.File{config}
-	for _, open := range []func() (*os.File, error){
+	config, err := memfd("supervisor", supervisorConfig{
+		Namespace: r.Namespace, Profile: r.Profile, Isolation: r.Isolation, Instance: r.Instance, ImageDigest: r.ImageDigest,
+		Session: r.Sandbox.Session, Geometry: r.Geometry, Exec: r.Exec, Warnings: warnings,
+		Takeover: r.Takeover, KeyboardLayout: r.KeyboardLayout, AgentSocket: r.AgentSocket, AgentDoor: door.socket(), Viewer: r.Viewer,
+		SharedPIDs: r.Isolation == screen.Host, Plan: plan, Known: floor > 0, LeaseFloor: floor,
+	})
+	if err != nil {
+		return door.files(), err
+	}
+	files := append([]*os.File{config, nil, nil, nil}, door.files()...)
+	for i, open := range []func() (*os.File, error){
 		func() (*os.File, error) { return openDir(p.control) },
 		p.listenOperator,
 		p.listenDial,
@@ -128,9 +134,20 @@ func (m *Manager) supervisorFiles(r *runRecord, p places, plan *dialhome.Plan) (
 		if err != nil {
 			return files, err
 		}
-		files = append(files, f)
+		files[1+i] = f
 	}
 	return files, nil
+}
+
+// agentDoor makes the agent's socket and gives the warnings of the screen. A screen that
+// runs goes on without one when somebody has put something in its way meanwhile.
+func (m *Manager) agentDoor(r *runRecord, runs bool) (*agentDoor, []string, error) {
+	door, err := r.openAgentDoor()
+	var planted *PlantedError
+	if runs && errors.As(err, &planted) {
+		return nil, append(slices.Clone(r.Warnings), planted.Sentence()), nil
+	}
+	return door, r.Warnings, err
 }
 
 // openDir opens a leaf directory itself, never what a link at its name points to.

@@ -164,6 +164,8 @@ func (t *Task) announce(e control.Event) {
 		message = "Fence " + string(e.Fence) + because(e)
 	case control.EventRestarted:
 		message = "Restarted a program of the desktop: " + e.Reason.String()
+	case control.EventAgentDoor:
+		message = e.Reason.String()
 	case control.EventHumanWanted:
 		message = "The agent asks for a person" + because(e)
 	case control.EventTaken:
@@ -282,6 +284,7 @@ func (t *Task) clear(r *runRecord) {
 	}
 	t.complain(r, "tidy display", t.m.tidyDisplay(r.Display))
 	t.complain(r, "remove run directory", t.places.removeRun())
+	t.complain(r, "remove agent's socket", r.removeAgentDoor())
 	t.complain(r, "remove record", t.m.runs.remove(hash))
 }
 

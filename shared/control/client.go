@@ -13,6 +13,8 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
@@ -24,11 +26,23 @@ import (
 // after OpenTunnel, or the end of a pipe in a test.
 type Dialer func(ctx context.Context) (net.Conn, error)
 
-// Unix dials the supervisor's socket at path.
+// maxSocketPath is the longest path of a Unix socket in bytes, see unix(7).
+const maxSocketPath = 107
+
+// Unix dials the supervisor's socket at path, which may be longer than an address: an
+// agent's socket lies deep in Nomad's directories.
 func Unix(path string) Dialer {
 	return func(ctx context.Context) (net.Conn, error) {
 		var d net.Dialer
-		return d.DialContext(ctx, "unix", path)
+		if len(path) <= maxSocketPath {
+			return d.DialContext(ctx, "unix", path)
+		}
+		dir, err := os.Open(filepath.Dir(path))
+		if err != nil {
+			return nil, err
+		}
+		defer dir.Close()
+		return d.DialContext(ctx, "unix", fmt.Sprintf("/proc/self/fd/%d/%s", dir.Fd(), filepath.Base(path)))
 	}
 }
 

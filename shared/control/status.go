@@ -92,8 +92,9 @@ const (
 	EventBlocked     EventName = "blocked"
 	EventRefused     EventName = "refused"
 	EventRestarted   EventName = "restarted"
-	EventFence       EventName = "fence" // the self-test of the fence has another result
-	EventState       EventName = "state" // any other change of the state
+	EventFence       EventName = "fence"      // the self-test of the fence has another result
+	EventAgentDoor   EventName = "agent_door" // the agent's socket was replaced by somebody else's
+	EventState       EventName = "state"      // any other change of the state
 )
 
 // Event is one thing that happened. Each carries the whole picture, because a

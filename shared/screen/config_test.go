@@ -53,11 +53,16 @@ func TestValidateOneField(t *testing.T) {
 		change func(*Config)
 		want   string // empty: accepted
 	}{
-		"geometry zero":        {func(c *Config) { c.Geometry = "0x0" }, "geometry:"},
-		"geometry huge":        {func(c *Config) { c.Geometry = "99999x99999" }, "geometry:"},
-		"geometry words":       {func(c *Config) { c.Geometry = "1440x900; ls" }, "geometry:"},
-		"geometry newline":     {func(c *Config) { c.Geometry = "1440x900\n" }, "geometry:"},
-		"geometry 4k":          {func(c *Config) { c.Geometry = "3840x2160" }, ""},
+		"geometry zero":    {func(c *Config) { c.Geometry = "0x0" }, "geometry:"},
+		"geometry huge":    {func(c *Config) { c.Geometry = "99999x99999" }, "geometry:"},
+		"geometry words":   {func(c *Config) { c.Geometry = "1440x900; ls" }, "geometry:"},
+		"geometry newline": {func(c *Config) { c.Geometry = "1440x900\n" }, "geometry:"},
+		"geometry 4k":      {func(c *Config) { c.Geometry = "3840x2160" }, ""},
+		"agent uids":       {func(c *Config) { c.AgentSocketUIDs, c.AgentSocketGroup = []int64{7, 8}, "bots" }, ""},
+		"agent uids alone": {func(c *Config) { c.AgentSocketUIDs = []int64{7, 8} }, "agent_socket.group:"},
+		"agent uids 0600": {func(c *Config) {
+			c.AgentSocketUIDs, c.AgentSocketGroup, c.AgentSocketMode = []int64{7, 8}, "bots", "0600"
+		}, "agent_socket.group:"},
 		"profile missing":      {func(c *Config) { c.Profile = "" }, "profile: is required"},
 		"profile slash":        {func(c *Config) { c.Profile = "a/b" }, "profile:"},
 		"profile dotdot":       {func(c *Config) { c.Profile = ".." }, "profile:"},

@@ -16,9 +16,10 @@ import (
 type AgentSocket struct {
 	// Mode has no bits for others: who connects is checked by the kernel's word.
 	Mode fs.FileMode `json:"mode"`
-	// Group may connect too, by name or number; empty: nobody's but root's.
+	// Group has the socket, by name or number: of several uids those in it can reach it.
 	Group string `json:"group,omitempty"`
-	// UIDs are accepted besides root, which could act in any case.
+	// UIDs are accepted besides root, which could act in any case. The first one owns the
+	// socket.
 	UIDs []uint32 `json:"uids,omitempty"`
 }
 
@@ -52,6 +53,9 @@ func (c Config) validateAgentSocket(faults *Faults) AgentSocket {
 	}
 	if len(c.AgentSocketUIDs) > maxSocketUIDs {
 		faults.Add(field+"uids", "", fmt.Sprintf("has %d entries; at most %d", len(c.AgentSocketUIDs), maxSocketUIDs))
+	}
+	if len(c.AgentSocketUIDs) > 1 && (c.AgentSocketGroup == "" || s.Mode&0o060 != 0o060) {
+		faults.Add(field+"group", c.AgentSocketGroup, `must be a group of all these uids, with mode "0660": the first uid owns the socket, the others reach it by the group`)
 	}
 	for _, uid := range c.AgentSocketUIDs {
 		if uid < 0 || uid >= math.MaxUint32 { // the last one is "no uid", see chown(2)

@@ -19,6 +19,8 @@ type Caller struct {
 	// UID and PID are the peer's by the kernel, -1 where the door has no such
 	// peer; then the caller is only claimed.
 	UID, PID int
+	// Refusal is why this peer may make no call at all; nil: it may make its role's.
+	Refusal *control.Error
 	// Viewer is the id a viewer's connection was opened for.
 	Viewer lease.ViewerID
 }

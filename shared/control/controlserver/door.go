@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/botscreen/botscreen/shared/control"
 	"github.com/botscreen/botscreen/shared/crowd"
 	"github.com/botscreen/botscreen/shared/screen"
 )
@@ -40,10 +41,17 @@ func callerOf(ctx context.Context) Caller {
 	return Caller{}
 }
 
-// door gives every accepted connection its role.
-type door struct {
+// Door is who comes through a listener and what they may do.
+type Door struct {
+	Role screen.Role
+	// Accept refuses peers by the kernel's word; nil: everybody is accepted.
+	Accept func(Caller) *control.Error
+}
+
+// entrance gives every accepted connection its role.
+type entrance struct {
 	net.Listener
-	role  screen.Role
+	Door
 	crowd *crowd.Crowd
 }
 
@@ -64,14 +72,17 @@ func counted(handler http.Handler) http.Handler {
 	})
 }
 
-func (d door) Accept() (net.Conn, error) {
-	conn, err := d.Listener.Accept()
+func (e entrance) Accept() (net.Conn, error) {
+	conn, err := e.Listener.Accept()
 	if err != nil {
 		return nil, err
 	}
-	caller := Caller{Role: d.role}
+	caller := Caller{Role: e.Role}
 	caller.UID, caller.PID = peerOf(conn)
-	return &doorConn{conn, caller, d.crowd}, nil
+	if e.Door.Accept != nil {
+		caller.Refusal = e.Door.Accept(caller)
+	}
+	return &doorConn{conn, caller, e.crowd}, nil
 }
 
 // peerOf asks the kernel who connected; -1, -1 where it does not say.

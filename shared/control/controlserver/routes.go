@@ -137,6 +137,9 @@ func (s *Server) guard(route control.Route, handle handler) http.Handler {
 }
 
 func admit(route control.Route, caller Caller, r *http.Request) error {
+	if caller.Refusal != nil {
+		return caller.Refusal
+	}
 	// Nothing of ours sends Origin: it is a web page that found the door.
 	if r.Header.Get("Origin") != "" || r.Header.Get("Sec-Fetch-Site") != "" {
 		return &control.Error{Kind: control.Forbidden, Message: "Web pages may not call this interface."}

@@ -66,7 +66,12 @@ func New(backend Backend, log *slog.Logger) *Server {
 // Serve answers on every connection of ln in the given role, until Shutdown
 // (nil) or an error of ln. It closes ln.
 func (s *Server) Serve(ln net.Listener, role screen.Role) error {
-	err := s.http.Serve(door{ln, role, crowd.New(maxCallers)})
+	return s.ServeDoor(ln, Door{Role: role})
+}
+
+// ServeDoor is Serve for a door that does not let everybody in.
+func (s *Server) ServeDoor(ln net.Listener, d Door) error {
+	err := s.http.Serve(entrance{ln, d, crowd.New(maxCallers)})
 	if errors.Is(err, http.ErrServerClosed) {
 		return nil
 	}
