@@ -135,7 +135,7 @@ func TestR8HostileViewers(t *testing.T) {
 	}
 }
 
-// L9, L7, L10: a holder that vanishes in the middle of a word, its connection broken
+// L9, L7, L10, LSE-02: a holder that vanishes in the middle of a word, its connection broken
 // and not closed, keeps the screen and is shown as away. What it pressed is released,
 // the agent stays refused, and it goes on when it is back.
 func TestL9VanishedHolderOnTheWire(t *testing.T) {

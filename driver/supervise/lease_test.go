@@ -204,7 +204,7 @@ func TestL6Screenshot(t *testing.T) {
 	}
 }
 
-// L11: under a person a stop needs force, and the lease outlives supervisor and run.
+// L11, LSE-03: under a person a stop needs force, and the lease outlives supervisor and run.
 func TestL11HeldScreen(t *testing.T) {
 	r := newRig(t, nil)
 	f := r.session(starting())

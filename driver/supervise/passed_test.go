@@ -171,7 +171,7 @@ func TestX11Descriptors(t *testing.T) {
 	}
 }
 
-// X11: a fake RFB server after Xvnc was killed is not the recorded one, nor is what an
+// X11, SEC-01: a fake RFB server after Xvnc was killed is not the recorded one, nor is what an
 // heir of Xvnc's listening socket answers.
 func TestX11ServerKilled(t *testing.T) {
 	path := serverPath(t)

@@ -53,7 +53,7 @@ func (w *wire) note(line string) {
 	}
 }
 
-// L6, R6, L7: end to end and under load, recorded on the wire before a real X server: no
+// L6, R6, L7, RFB-05: end to end and under load, recorded on the wire before a real X server: no
 // input of one epoch comes after the next was granted. Three people and an agent type
 // all the time, through their own doors, while two others watch every picture.
 func TestL6NoInputOfAnOldEpochOnTheWire(t *testing.T) {

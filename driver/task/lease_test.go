@@ -85,3 +85,35 @@ func TestX26ControlDirectoryLost(t *testing.T) {
 		t.Errorf("screenshot after the release: %v", err)
 	}
 }
+
+// LSE-13: what changed while the driver was dead is what holds when it is back: its memory
+// is older then, and has no say.
+func TestLSE13OneAuthority(t *testing.T) {
+	n := newNode(t)
+	k := n.start(n.request("loyal"))
+	v := k.View()
+	taken, err := client(v).Take(t.Context(), control.TakeRequest{Viewer: "ann"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	annotated(t, n, k, control.EventTaken, screen.Ready)
+	state, err := k.State()
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.restart() // the driver that heard of the take is gone
+	freed, err := client(v).Release(t.Context(), control.ReleaseRequest{Viewer: "ann"})
+	if err != nil || freed.Holder != "agent" || freed.Epoch != taken.Epoch+1 {
+		t.Fatalf("%+v became %+v, %v", taken, freed, err)
+	}
+	if err := n.Recover(t.Context(), v.ID, state); err != nil {
+		t.Fatal(err)
+	}
+	again, err := n.Get(v.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if now, err := client(again.View()).Lease(t.Context()); err != nil || now != freed {
+		t.Errorf("%+v became %+v, %v", freed, now, err)
+	}
+}

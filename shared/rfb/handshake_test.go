@@ -9,6 +9,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -115,24 +116,81 @@ func TestR5WelcomeVersions(t *testing.T) {
 	}
 }
 
-// The greeting of a real Xvnc, and its refusal after five broken handshakes
-// (RFB-01): it must not pass for a healthy server.
-func TestRFB01Greetings(t *testing.T) {
-	all := greetings(t)
-	var said []byte
-	for _, step := range all["greeting-38-none"].Steps {
-		if step.Dir == "s" {
-			said = append(said, unhex(t, step.Hex)...)
+// serverVerdicts has one for every recorded stream of a server.
+var serverVerdicts = map[string]func(*testing.T, greeting){
+	"greeting-38-none": func(t *testing.T, g greeting) {
+		v, init, err := Join(newScript(g.side(t, "s")), MaxSize)
+		if err != nil || v != Version38 || init.Size != (Size{800, 600}) || init.Name != "desktop" {
+			t.Errorf("%v, %+v, %v", v, init, err)
 		}
+		// The relay plays the same server to its viewers.
+		viewer := newScript(g.side(t, "c"))
+		if _, err := Welcome(viewer, init); err != nil || !bytes.Equal(viewer.heard.Bytes(), g.side(t, "s")) {
+			t.Errorf("said %x, %v", viewer.heard.Bytes(), err)
+		}
+	},
+	// RFB-19: a 3.3 viewer is told the security type in four bytes and no result.
+	"greeting-33-none": func(t *testing.T, g greeting) {
+		viewer := newScript(append(g.side(t, "c"), 1))
+		if _, err := Welcome(viewer, testInit); err != nil || !bytes.Equal(viewer.heard.Bytes(), testInit.Append(g.side(t, "s"))) {
+			t.Errorf("said %x, %v", viewer.heard.Bytes(), err)
+		}
+	},
+	// RFB-01: it must not pass for a healthy server.
+	"blacklist-refusal": func(t *testing.T, g greeting) {
+		_, _, err := Join(newScript(unhex(t, g.Hex)), MaxSize)
+		var refused *HandshakeError
+		if !errors.As(err, &refused) || refused.Said != "Too many security failures" {
+			t.Errorf("error = %v", err)
+		}
+	},
+	"first-reply-to-novnc": func(t *testing.T, g greeting) {
+		announced := []Encoding{Raw, QEMUKey, LEDState, ExtendedDesktopSize, Fence, VMwareCursor}
+		s := newServerReader(bytes.NewReader(unhex(t, g.Hex)), Size{800, 600}, MaxSize, announced)
+		var kinds []uint8
+		msg, err := s.next(void{})
+		for ; err == nil; msg, err = s.next(void{}) {
+			kinds = append(kinds, msg.Type)
+		}
+		// The VMware cursor, which noVNC alone announces, has no decoder here.
+		var p *ProtocolError
+		if !errors.As(err, &p) || !strings.Contains(p.Reason, "decoder") || p.Offset != 27 ||
+			!slices.Equal(kinds, []uint8{TypeFence, TypeEndOfContinuous, TypeServerCutText}) {
+			t.Errorf("%v, %v", kinds, err)
+		}
+	},
+	// RFB-16: a size and no pixels; a picture is not complete with it.
+	"fbu-desktopsize-only": func(t *testing.T, g greeting) {
+		s := newServerReader(bytes.NewReader(unhex(t, g.Hex)), Size{800, 600}, MaxSize, []Encoding{Raw, DesktopSize})
+		msg, err := s.next(void{})
+		if err != nil || msg.Resized == nil || msg.Resized.Size != (Size{1024, 768}) {
+			t.Errorf("%+v, %v", msg, err)
+		}
+	},
+	// RFB-03: it is answered without the request flag, or Xvnc stops sending.
+	"fence-ping": func(t *testing.T, g greeting) {
+		s := newServerReader(bytes.NewReader(unhex(t, g.Hex)), Size{8, 8}, MaxSize, []Encoding{Raw, Fence})
+		msg, err := s.next(void{})
+		if err != nil || msg.Type != TypeFence || !bytes.Equal(msg.Fence.Reply().Append(nil), unhex(t, "f8000000 00000001 01 01")) {
+			t.Errorf("%+v, %v", msg, err)
+		}
+	},
+}
+
+// Every recorded stream of a server gets its verdict.
+func TestRFB01ServerStreams(t *testing.T) {
+	all := greetings(t)
+	if len(all) != len(serverVerdicts) {
+		t.Errorf("%d streams, %d verdicts", len(all), len(serverVerdicts))
 	}
-	v, init, err := Join(newScript(said), MaxSize)
-	if err != nil || v != Version38 || init.Size != (Size{800, 600}) || init.Name != "desktop" {
-		t.Fatalf("%v, %+v, %v", v, init, err)
-	}
-	_, _, err = Join(newScript(unhex(t, all["blacklist-refusal"].Hex)), MaxSize)
-	var refused *HandshakeError
-	if !errors.As(err, &refused) || refused.Said != "Too many security failures" {
-		t.Fatalf("error = %v", err)
+	for id, g := range all {
+		t.Run(id, func(t *testing.T) {
+			verdict := serverVerdicts[id]
+			if verdict == nil {
+				t.Fatal("it has no verdict")
+			}
+			verdict(t, g)
+		})
 	}
 }
 

@@ -33,7 +33,7 @@ func TestR3Lengths(t *testing.T) {
 		t.Run(s.ID, func(t *testing.T) {
 			data := s.bytes(t)
 			list, err := readAll(bytes.NewReader(data), s.framing())
-			if s.refused() {
+			if s.refused(t) {
 				var p *ProtocolError
 				if !errors.As(err, &p) || p.Offset != 0 || p.Type != data[0] {
 					t.Fatalf("error = %v, want a refusal of type %d at byte 0", err, data[0])
@@ -65,7 +65,7 @@ func toBytes(list []Message) [][]byte {
 	return out
 }
 
-// R3: everything that is not in the table is refused, by its first byte where
+// R3, RFB-18: everything that is not in the table is refused, by its first byte where
 // that suffices.
 func TestR3OtherTypes(t *testing.T) {
 	known := []byte{0, 2, 3, 4, 5, 6, 150, 248, 250, 251, 255}

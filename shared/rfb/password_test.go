@@ -13,6 +13,7 @@ import (
 	"testing"
 )
 
+// RFB-26: no more of a password counts, so none that is longer is ever given out.
 func TestChallengeLooksAtEightBytes(t *testing.T) {
 	got := encryptChallenge([challengeLen]byte{}, "password")
 	if got != encryptChallenge([challengeLen]byte{}, "password and more") {
