@@ -98,6 +98,9 @@ type jobConfig struct {
 	Consent     bool   `codec:"consent"`
 	MaxGeometry string `codec:"max_geometry"`
 
+	IdleStop   string `codec:"idle_stop"`
+	IdleAction string `codec:"idle_action"`
+
 	AgentSocket agentSocket `codec:"agent_socket"`
 	Viewer      viewer      `codec:"viewer"`
 }
@@ -142,6 +145,8 @@ func jobSchema() *nomadplugin.Spec {
 		"away_limit":         h.Default(h.Attr("away_limit", "string"), h.String(d.AwayLimit)),
 		"consent":            h.Default(h.Attr("consent", "bool"), h.Bool(false)),
 		"max_geometry":       h.Default(h.Attr("max_geometry", "string"), h.String(d.MaxGeometry)),
+		"idle_stop":          h.Default(h.Attr("idle_stop", "string"), h.String(d.IdleStop)),
+		"idle_action":        h.Default(h.Attr("idle_action", "string"), h.String(d.IdleAction)),
 		"agent_socket": h.Default(
 			h.Block("agent_socket", h.Object(h.Fields{
 				"mode":  h.Default(h.Attr("mode", "string"), h.String(d.AgentSocketMode)),
@@ -169,6 +174,7 @@ func (c jobConfig) config() screen.Config {
 		Command: c.Command, Args: c.Args, ExecShell: c.Exec.Shell, ExecRole: c.Exec.Role,
 		Watch: c.Watch, Thumbnails: c.Thumbnails, Clipboard: c.Clipboard, Takeover: c.Takeover,
 		AwayLimit: c.AwayLimit, Consent: c.Consent, MaxGeometry: c.MaxGeometry,
+		IdleStop: c.IdleStop, IdleAction: c.IdleAction,
 		AgentSocketMode: c.AgentSocket.Mode, AgentSocketGroup: c.AgentSocket.Group, AgentSocketUIDs: c.AgentSocket.UIDs,
 		ViewerPort: c.Viewer.Port, ViewerTLSCert: c.Viewer.TLSCert, ViewerTLSKey: c.Viewer.TLSKey,
 	}
@@ -252,6 +258,6 @@ func defaultJob() jobConfig {
 		Isolation: d.Isolation, Geometry: d.Geometry, Depth: d.Depth, DPI: d.DPI, MinFreeMemoryMB: d.MinFreeMemoryMB,
 		KeyboardLayout: d.KeyboardLayout, Look: d.Look, Exec: exec{Shell: d.ExecShell, Role: d.ExecRole},
 		Watch: d.Watch, Thumbnails: d.Thumbnails, Clipboard: d.Clipboard, Takeover: d.Takeover, AwayLimit: d.AwayLimit,
-		MaxGeometry: d.MaxGeometry, AgentSocket: agentSocket{Mode: d.AgentSocketMode},
+		MaxGeometry: d.MaxGeometry, IdleStop: d.IdleStop, IdleAction: d.IdleAction, AgentSocket: agentSocket{Mode: d.AgentSocketMode},
 	}
 }

@@ -190,7 +190,9 @@ type supervised struct {
 	supervisor *exec.Cmd
 }
 
-func newSupervised(t *testing.T) *supervised {
+func newSupervised(t *testing.T) *supervised { return newSupervisedWith(t, func(*supervise.Config) {}) }
+
+func newSupervisedWith(t *testing.T, change func(*supervise.Config)) *supervised {
 	r := newRig(t)
 	s := &supervised{rig: r}
 	uid := 63000 + rand.IntN(900)
@@ -204,6 +206,8 @@ func newSupervised(t *testing.T) *supervised {
 		Profile: "bot", Isolation: screen.Host, Instance: "i", Session: r.identity, SharedPIDs: true, Plan: &r.plan,
 		Geometry: screen.Geometry{WidthPx: r.plan.WidthPx, HeightPx: r.plan.HeightPx},
 	}
+	config.Deadline = r.plan.Deadline
+	change(&config)
 	directory, err := os.Open(dir)
 	must(t, err)
 	operatorFile, err := operator.File()

@@ -168,6 +168,8 @@ func (s *session) handle(l *link, packet dialhome.Packet, passed []*dialhome.Des
 		go s.handleDial(l, packet)
 	case dialhome.OpSignal:
 		s.handleSignal(l, packet)
+	case dialhome.OpSleep:
+		go s.handleSleep(l, packet)
 	case dialhome.OpClear:
 		go s.handleClear(l, packet)
 	case dialhome.OpStop:

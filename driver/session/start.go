@@ -34,6 +34,7 @@ func (s *session) handleStart(l *link, packet dialhome.Packet, passed []*dialhom
 		l.reply(packet.ID, nil, asError(err)) // refused: what runs is not touched
 		return
 	}
+	wake := s.hasPlan()
 	err = s.runStart(start, packet, passed)
 	s.mu.Lock()
 	s.start = nil
@@ -44,11 +45,20 @@ func (s *session) handleStart(l *link, packet dialhome.Packet, passed []*dialhom
 	if err != nil {
 		failure := asError(err)
 		l.reply(packet.ID, nil, failure)
-		s.fail(failure.Message) // nobody could use a session whose desktop did not come up
+		if !wake { // one that does not wake up sleeps on, and may be asked again
+			s.fail(failure.Message) // nobody could use a session whose desktop did not come up
+		}
 		return
 	}
 	l.reply(packet.ID, body, nil)
 	s.emit(dialhome.EventHello, body) // the supervisor that asked may be gone
+}
+
+// hasPlan reports whether a desktop has been started before.
+func (s *session) hasPlan() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.plan != nil
 }
 
 // beginStart reserves the session's one desktop.

@@ -45,6 +45,9 @@ func (s *supervisor) adoptDesktop(ctx context.Context, d dialhome.Desktop) error
 	known := s.record
 	s.mu.Unlock()
 	switch {
+	case d.State == dialhome.Idle && known.Asleep:
+		s.enter(screen.Asleep, control.EventAsleep, "")
+		return nil
 	case d.State == dialhome.Idle && !known.Ready:
 		return errors.New("the start was interrupted before the desktop began")
 	case !known.Ready:
@@ -66,7 +69,7 @@ func (s *supervisor) adoptDesktop(ctx context.Context, d dialhome.Desktop) error
 // onHello passes on what an adopted session shows. While a start runs there is nothing
 // to see yet; another hello follows.
 func (s *supervisor) onHello(d dialhome.Desktop) {
-	if !s.adopting || d.State == dialhome.Starting || d.State == dialhome.Ended {
+	if !s.adopting || d.State == dialhome.Starting || d.State == dialhome.Dozing || d.State == dialhome.Ended {
 		return
 	}
 	select {

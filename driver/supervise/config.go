@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"time"
 
 	"github.com/botscreen/botscreen/driver/process"
 	"github.com/botscreen/botscreen/driver/session/dialhome"
@@ -27,8 +28,15 @@ type Config struct {
 	Exec        screen.ExecPolicy     `json:"exec"`
 	Takeover    screen.TakeoverPolicy `json:"takeover"`
 	// KeyboardLayout is the desktop's; a viewer with the same one may send key codes (R13).
-	KeyboardLayout string             `json:"keyboard_layout,omitempty"`
-	AgentSocket    screen.AgentSocket `json:"agent_socket"`
+	KeyboardLayout string            `json:"keyboard_layout,omitempty"`
+	Idle           screen.IdlePolicy `json:"idle"`
+	// What a wake needs of a start: how long it may take, its memory floor, and the band
+	// of display numbers.
+	Deadline        time.Duration      `json:"deadline_ns"`
+	MinFreeMemoryMB int                `json:"min_free_memory_mb"`
+	FirstDisplay    int                `json:"first_display"`
+	LastDisplay     int                `json:"last_display"`
+	AgentSocket     screen.AgentSocket `json:"agent_socket"`
 	// AgentDoor is the name of the agent's socket in its directory; empty: there is none,
 	// and no descriptor of it either.
 	AgentDoor string                 `json:"agent_door,omitempty"`

@@ -69,7 +69,7 @@ func (s *supervisor) exit() control.Exit {
 	case s.died != "":
 		return control.Exit{Code: 1, Reason: screen.Distrust(s.died)}
 	case s.stopping:
-		return control.Exit{Code: 0}
+		return control.Exit{Code: 0, Reason: screen.Distrust(s.resting)}
 	default:
 		// Only the parent sees the status; the plugin completes this where it is the parent.
 		return control.Exit{Code: 1, Lost: true, Reason: screen.Distrust("the session process was killed from outside or crashed")}

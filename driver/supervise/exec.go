@@ -49,6 +49,7 @@ type command struct {
 	cutOnce  sync.Once
 	cut      chan struct{} // closed when a takeover has ended it
 	forget   func()        // drops it from those that a takeover ends
+	unused   func()        // tells that it does not use the screen any more
 }
 
 // Exec starts a command inside the session. While a person has control, and when one
@@ -68,11 +69,15 @@ func (s *supervisor) Exec(ctx context.Context, caller controlserver.Caller, req 
 		}
 	}
 	request.Marked = !req.Force
+	end, err := s.beginCommand(ctx)
+	if err != nil {
+		return nil, err
+	}
 	bounded, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
 	c := &command{
 		link: s.link, exited: make(chan dialhome.Exited, 1), patience: s.patience, lost: make(chan struct{}),
-		cut: make(chan struct{}), forget: func() {},
+		cut: make(chan struct{}), forget: func() {}, unused: end,
 	}
 	if req.TTY {
 		err = s.startOnTerminal(bounded, c, request)
@@ -80,10 +85,12 @@ func (s *supervisor) Exec(ctx context.Context, caller controlserver.Caller, req 
 		err = s.startOnPipes(bounded, c, request)
 	}
 	if err != nil {
+		end()
 		return nil, refusalOf("run the command", err)
 	}
 	if !req.Force {
 		if err := s.fenceCommand(c, seen); err != nil {
+			end()
 			return nil, err
 		}
 	}
@@ -222,6 +229,7 @@ func (c *command) Resize(size control.TerminalSize) error {
 // and one that was killed counts as ended even where the session does not say so.
 func (c *command) Wait() control.ExecResult {
 	defer c.forget()
+	defer c.unused()
 	killed := dialhome.Exited{Code: 128 + sigKill, Signal: sigKill}
 	select {
 	case e := <-c.exited:

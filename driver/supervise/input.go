@@ -17,15 +17,21 @@ import (
 func (s *supervisor) Input(ctx context.Context, _ controlserver.Caller, req control.InputRequest) (control.InputAnswer, error) {
 	err := s.admit(req.Epoch)
 	if err == nil {
-		err = s.mustBeReady("act on the screen")
-	}
-	if err == nil {
-		err = s.relay.Do(ctx, req.Epoch, req.Actions)
+		err = s.act(ctx, req)
 	}
 	if err != nil {
 		return control.InputAnswer{}, inputRefusal(err)
 	}
 	return control.InputAnswer{Epoch: req.Epoch, Done: len(req.Actions)}, nil
+}
+
+func (s *supervisor) act(ctx context.Context, req control.InputRequest) error {
+	end, err := s.begin(ctx, "act on the screen")
+	if err != nil {
+		return err
+	}
+	defer end()
+	return s.relay.Do(ctx, req.Epoch, req.Actions)
 }
 
 // inputRefusal says to an agent why its actions were not done, or not all of them.

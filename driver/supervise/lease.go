@@ -79,6 +79,9 @@ func (s *supervisor) onLease(n lease.Notice) {
 	s.journal.add(e)
 	s.mu.Unlock()
 	s.asks.leaseChanged(n, time.Now())
+	if n.Kind == lease.Taken {
+		s.wakeFor()
+	}
 	if news {
 		s.save()
 	}

@@ -118,6 +118,7 @@ func (s *supervisor) serve(ctx context.Context, d doors) error {
 		all.Go(func() { s.watchAgentDoor(ctx, d.agent) })
 	}
 	all.Go(func() { _ = s.keeper.Run(ctx) }) // ends with ctx alone
+	all.Go(func() { s.watchIdle(ctx) })
 	all.Go(func() {
 		if err := s.run(ctx); err != nil {
 			failed <- err

@@ -35,12 +35,18 @@ func (s *supervisor) Screenshot(ctx context.Context, caller controlserver.Caller
 	held, _ := s.keeper.Lease()
 	seen := held.Epoch
 	err := fence(seen)
-	if err == nil {
-		err = s.mustBeReady("take a screenshot")
-	}
 	if err != nil {
 		return control.Screenshot{}, err
 	}
+	begin := s.begin
+	if req.Thumbnail {
+		begin = s.lookOn // who only looks in wakes nobody
+	}
+	end, err := begin(ctx, "take a screenshot")
+	if err != nil {
+		return control.Screenshot{}, err
+	}
+	defer end()
 	if req.Until != "" {
 		var cancel context.CancelFunc
 		ctx, cancel = s.whileAdmitted(ctx, seen)
@@ -194,18 +200,4 @@ func (s *supervisor) dialRFB(ctx context.Context) (net.Conn, error) {
 		s.link.accuse(a.line, err)
 	}
 	return conn, err
-}
-
-// mustBeReady is the refusal for a screen without a desktop.
-func (s *supervisor) mustBeReady(what string) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	switch s.state {
-	case screen.Ready:
-		return nil
-	case screen.Starting:
-		return &control.Error{Kind: control.Busy, Message: fmt.Sprintf("Cannot %s: the desktop is still starting.", what), Next: "Try again in a moment."}
-	default:
-		return &control.Error{Kind: control.Gone, Message: fmt.Sprintf("Cannot %s: the screen is %s.", what, s.state), Next: "Start it again."}
-	}
 }

@@ -24,6 +24,8 @@ type record struct {
 	XServer  process.Identity `json:"xserver"`
 	Display  int              `json:"display"`
 	Ready    bool             `json:"ready"`
+	// Asleep says that the session was told to end its desktop, and may have.
+	Asleep bool `json:"asleep,omitempty"`
 	// Events is where the numbers of the last supervisor's events started.
 	Events uint64        `json:"events"`
 	Exit   *control.Exit `json:"exit,omitempty"`

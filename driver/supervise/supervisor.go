@@ -55,7 +55,8 @@ type supervisor struct {
 	adopted  chan dialhome.Desktop // has room for one: what an adopted session shows
 	ended    chan struct{}         // closed once the exit is final
 
-	saving sync.Mutex // held across a save: the newest record lands last
+	turn   chan struct{} // has room for whoever ends or starts the desktop
+	saving sync.Mutex    // held across a save: the newest record lands last
 
 	mu       sync.Mutex // guards all below
 	state    screen.State
@@ -69,6 +70,9 @@ type supervisor struct {
 	failure  *dialhome.Error       // why there is no desktop
 	doorLost bool                  // the path of the agent's socket leads elsewhere
 	commands map[*command]struct{} // those that a takeover ends
+	use      use                   // of the screen
+	waking   *waking               // nil unless the desktop is being started again
+	resting  string                // why the screen was stopped, where nobody asked
 	// auditTrouble is why the last line was not written down.
 	auditTrouble error
 }
@@ -84,7 +88,8 @@ func newSupervisor(config Config, dir *os.Root, log hclog.Logger) (*supervisor, 
 		journal: newJournal(r.Events), passed: newSlots(), notes: newBucket(notesPerSecond, noteBurst), patience: killTimeout,
 		adopted: make(chan dialhome.Desktop, 1), ended: make(chan struct{}),
 		state: screen.Starting, since: time.Now().UTC(), record: r,
-		fence:    control.Fence{Mode: control.Advisory, Reason: "the self-test has not run yet"},
+		fence: control.Fence{Mode: control.Advisory, Reason: "the self-test has not run yet"},
+		turn:  make(chan struct{}, 1), use: use{last: time.Now()},
 		commands: map[*command]struct{}{}, asks: newAsks(), trail: newTrail(dir),
 	}
 	s.link = newLink(config.Session, log, s.onEvent)
@@ -201,7 +206,7 @@ func (s *supervisor) becomeReady(ctx context.Context, d dialhome.Desktop) error 
 		return err
 	}
 	s.mu.Lock()
-	s.record.XServer, s.record.Display, s.record.Ready = xserver, d.Display, true
+	s.record.XServer, s.record.Display, s.record.Ready, s.record.Asleep = xserver, d.Display, true, false
 	if d.Fence != nil {
 		s.fence = fenceOf(*d.Fence)
 	}

@@ -26,14 +26,14 @@ func (s *supervisor) openRelay() {
 		Dial: s.dialRFB, Lease: s.keeper, Tickets: s.tickets, Name: string(s.config.Profile),
 		MaxSize: rfb.Size{WidthPx: s.config.Takeover.MaxGeometry.WidthPx, HeightPx: s.config.Takeover.MaxGeometry.HeightPx},
 		Watch:   s.config.Takeover.Watch, Layout: s.config.KeyboardLayout,
-		Log: slog.New(discardBelowError{s}),
+		Activity: s.touch, Log: slog.New(discardBelowError{s}),
 	})
 }
 
 // View admits a viewer to the relay. What it sends reaches the screen only while its id
 // holds the lease, and never in mode watch. Its id is a claim: whoever comes this way may
 // open shells as well, and taking the screen needs the id too (wire.md, section 2).
-func (s *supervisor) View(_ context.Context, caller controlserver.Caller, req control.ViewRequest) (func(context.Context, net.Conn), error) {
+func (s *supervisor) View(ctx context.Context, caller controlserver.Caller, req control.ViewRequest) (func(context.Context, net.Conn), error) {
 	grant := ticket.Grant{Mode: ticket.Mode(req.Mode), Viewer: caller.Viewer}
 	if req.Mode == "" {
 		grant.Mode = ticket.Watch
@@ -49,9 +49,11 @@ func (s *supervisor) View(_ context.Context, caller controlserver.Caller, req co
 			Message: `Cannot open a view that may send input: this screen allows only watching (exec { role = "viewer" }).`,
 			Next:    "Watch it with `botscreen view --watch`."}
 	}
-	if err := s.mustBeReady("view the screen"); err != nil {
+	end, err := s.begin(ctx, "view the screen")
+	if err != nil {
 		return nil, err
 	}
+	end() // from here on the relay knows the viewer
 	s.trail.came(grant.Viewer.Handle(), cameBy(caller))
 	s.auditAct(audit.Viewed, cameBy(caller), grant.Viewer.Handle(), string(grant.Mode))
 	if req.Web {

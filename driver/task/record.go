@@ -24,35 +24,38 @@ const recordVersion = 1
 // before anything is launched and lies where only root can write: what runs is believed
 // to be ours by this record alone (X38).
 type runRecord struct {
-	V              int                    `json:"v"`
-	Namespace      string                 `json:"namespace"`
-	Profile        screen.Profile         `json:"profile"`
-	TaskID         ID                     `json:"task_id"`
-	AllocID        string                 `json:"alloc_id"`
-	TaskName       string                 `json:"task_name"`
-	AllocDir       string                 `json:"alloc_dir"`
-	JobID          string                 `json:"job_id"`
-	Instance       string                 `json:"instance"`
-	Isolation      screen.Isolation       `json:"isolation"`
-	Image          string                 `json:"image,omitempty"` // exactly this one
-	ImageDigest    string                 `json:"image_digest,omitempty"`
-	StdoutPath     string                 `json:"stdout_path,omitempty"`
-	StderrPath     string                 `json:"stderr_path,omitempty"`
-	Account        isolation.Account      `json:"account"`
-	SupervisorUID  uint32                 `json:"supervisor_uid"`
-	Display        int                    `json:"display"`
-	Geometry       screen.Geometry        `json:"geometry"`
-	Exec           screen.ExecPolicy      `json:"exec"`
-	Takeover       screen.TakeoverPolicy  `json:"takeover"`
-	KeyboardLayout string                 `json:"keyboard_layout,omitempty"`
-	AgentSocket    screen.AgentSocket     `json:"agent_socket"`
-	Viewer         *screen.ViewerListener `json:"viewer,omitempty"`
-	Warnings       []string               `json:"warnings,omitempty"`
-	Sandbox        isolation.Record       `json:"sandbox"`    // zero until launched
-	Supervisor     process.Identity       `json:"supervisor"` // the newest one
-	Started        time.Time              `json:"started"`
-	Ready          bool                   `json:"ready"`
-	Exit           *Exit                  `json:"exit,omitempty"`
+	V               int                    `json:"v"`
+	Namespace       string                 `json:"namespace"`
+	Profile         screen.Profile         `json:"profile"`
+	TaskID          ID                     `json:"task_id"`
+	AllocID         string                 `json:"alloc_id"`
+	TaskName        string                 `json:"task_name"`
+	AllocDir        string                 `json:"alloc_dir"`
+	JobID           string                 `json:"job_id"`
+	Instance        string                 `json:"instance"`
+	Isolation       screen.Isolation       `json:"isolation"`
+	Image           string                 `json:"image,omitempty"` // exactly this one
+	ImageDigest     string                 `json:"image_digest,omitempty"`
+	StdoutPath      string                 `json:"stdout_path,omitempty"`
+	StderrPath      string                 `json:"stderr_path,omitempty"`
+	Account         isolation.Account      `json:"account"`
+	SupervisorUID   uint32                 `json:"supervisor_uid"`
+	Display         int                    `json:"display"`
+	Geometry        screen.Geometry        `json:"geometry"`
+	Exec            screen.ExecPolicy      `json:"exec"`
+	Takeover        screen.TakeoverPolicy  `json:"takeover"`
+	KeyboardLayout  string                 `json:"keyboard_layout,omitempty"`
+	AgentSocket     screen.AgentSocket     `json:"agent_socket"`
+	Viewer          *screen.ViewerListener `json:"viewer,omitempty"`
+	Idle            screen.IdlePolicy      `json:"idle"`
+	Deadline        time.Duration          `json:"deadline_ns,omitempty"`
+	MinFreeMemoryMB int                    `json:"min_free_memory_mb,omitempty"`
+	Warnings        []string               `json:"warnings,omitempty"`
+	Sandbox         isolation.Record       `json:"sandbox"`    // zero until launched
+	Supervisor      process.Identity       `json:"supervisor"` // the newest one
+	Started         time.Time              `json:"started"`
+	Ready           bool                   `json:"ready"`
+	Exit            *Exit                  `json:"exit,omitempty"`
 }
 
 func (r *runRecord) id() screen.ID { return screen.ID{Namespace: r.Namespace, Profile: r.Profile} }

@@ -132,6 +132,7 @@ func (s *start) chooseIsolation(ctx context.Context) error {
 		AllocDir: s.request.AllocDir, JobID: s.request.JobID, Instance: newInstance(),
 		Isolation: kind, StdoutPath: s.request.StdoutPath, StderrPath: s.request.StderrPath, Geometry: spec.Geometry, Exec: boundExec(spec.Exec, s.m.settings.Exec),
 		Takeover: spec.Takeover, KeyboardLayout: spec.KeyboardLayout, AgentSocket: spec.AgentSocket, Viewer: spec.Viewer,
+		Idle: spec.Idle, Deadline: spec.Deadline(kind), MinFreeMemoryMB: spec.MinFreeMemoryMB,
 		Started: time.Now().UTC(),
 	}
 	return nil

@@ -11,6 +11,7 @@ import (
 	"runtime"
 	"slices"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -24,24 +25,29 @@ import (
 // supervisor and must not import it, or a screen could not outlive the driver. A test
 // of the driver holds the two forms together.
 type supervisorConfig struct {
-	Namespace      string                 `json:"namespace"`
-	Profile        screen.Profile         `json:"profile"`
-	Isolation      screen.Isolation       `json:"isolation"`
-	Instance       string                 `json:"instance"`
-	ImageDigest    string                 `json:"image_digest,omitempty"`
-	Session        process.Identity       `json:"session"`
-	Geometry       screen.Geometry        `json:"geometry"`
-	Exec           screen.ExecPolicy      `json:"exec"`
-	Takeover       screen.TakeoverPolicy  `json:"takeover"`
-	KeyboardLayout string                 `json:"keyboard_layout,omitempty"`
-	AgentSocket    screen.AgentSocket     `json:"agent_socket"`
-	AgentDoor      string                 `json:"agent_door,omitempty"`
-	Viewer         *screen.ViewerListener `json:"viewer,omitempty"`
-	Warnings       []string               `json:"warnings,omitempty"`
-	Known          bool                   `json:"known,omitempty"`
-	LeaseFloor     uint64                 `json:"lease_floor,omitempty"`
-	SharedPIDs     bool                   `json:"shared_pids"`
-	Plan           *dialhome.Plan         `json:"plan,omitempty"`
+	Namespace       string                 `json:"namespace"`
+	Profile         screen.Profile         `json:"profile"`
+	Isolation       screen.Isolation       `json:"isolation"`
+	Instance        string                 `json:"instance"`
+	ImageDigest     string                 `json:"image_digest,omitempty"`
+	Session         process.Identity       `json:"session"`
+	Geometry        screen.Geometry        `json:"geometry"`
+	Exec            screen.ExecPolicy      `json:"exec"`
+	Takeover        screen.TakeoverPolicy  `json:"takeover"`
+	KeyboardLayout  string                 `json:"keyboard_layout,omitempty"`
+	Idle            screen.IdlePolicy      `json:"idle"`
+	Deadline        time.Duration          `json:"deadline_ns"`
+	MinFreeMemoryMB int                    `json:"min_free_memory_mb"`
+	FirstDisplay    int                    `json:"first_display"`
+	LastDisplay     int                    `json:"last_display"`
+	AgentSocket     screen.AgentSocket     `json:"agent_socket"`
+	AgentDoor       string                 `json:"agent_door,omitempty"`
+	Viewer          *screen.ViewerListener `json:"viewer,omitempty"`
+	Warnings        []string               `json:"warnings,omitempty"`
+	Known           bool                   `json:"known,omitempty"`
+	LeaseFloor      uint64                 `json:"lease_floor,omitempty"`
+	SharedPIDs      bool                   `json:"shared_pids"`
+	Plan            *dialhome.Plan         `json:"plan,omitempty"`
 }
 
 // supervisor is a running supervisor process.
@@ -119,6 +125,8 @@ func (m *Manager) supervisorFiles(r *runRecord, p places, plan *dialhome.Plan) (
 		Namespace: r.Namespace, Profile: r.Profile, Isolation: r.Isolation, Instance: r.Instance, ImageDigest: r.ImageDigest,
 		Session: r.Sandbox.Session, Geometry: r.Geometry, Exec: r.Exec, Warnings: warnings,
 		Takeover: r.Takeover, KeyboardLayout: r.KeyboardLayout, AgentSocket: r.AgentSocket, AgentDoor: door.socket(), Viewer: r.Viewer,
+		Idle: r.Idle, Deadline: r.Deadline, MinFreeMemoryMB: r.MinFreeMemoryMB,
+		FirstDisplay: int(m.settings.Band.First), LastDisplay: int(m.settings.Band.Last),
 		SharedPIDs: r.Isolation == screen.Host, Plan: plan, Known: floor > 0, LeaseFloor: floor,
 	})
 	if err != nil {

@@ -160,6 +160,13 @@ func (t *Task) announce(e control.Event) {
 	switch e.Name {
 	case control.EventReady:
 		message = "Desktop adopted by a new supervisor"
+	case control.EventAsleep:
+		message = "Asleep" + because(e)
+	case control.EventWoken:
+		message = "Desktop woken " + e.Reason.String()
+		t.noteDisplay()
+	case control.EventBlocked:
+		message = "Not woken" + because(e)
 	case control.EventFence:
 		message = "Fence " + string(e.Fence) + because(e)
 	case control.EventRestarted:
@@ -181,6 +188,29 @@ func (t *Task) announce(e control.Event) {
 	r := t.record
 	t.mu.Unlock()
 	t.m.publish(&r, message, e)
+}
+
+// noteDisplay keeps the number that a woken desktop has: it may be another one than
+// before, and what is left of it at the end is tidied by it.
+func (t *Task) noteDisplay() {
+	ctx, cancel := context.WithTimeout(context.Background(), exitLimit)
+	defer cancel()
+	status, err := t.client.Status(ctx)
+	var number int
+	if err == nil {
+		_, err = fmt.Sscanf(status.Display, ":%d", &number)
+	}
+	if err != nil {
+		return // it sleeps again, or its supervisor has died
+	}
+	t.mu.Lock()
+	changed := t.record.Display != number
+	t.record.Display = number
+	r := t.record
+	t.mu.Unlock()
+	if changed {
+		t.complain(&r, "keep the display of the woken desktop", t.m.runs.save(r.id().Hash(), r))
+	}
 }
 
 func because(e control.Event) string {

@@ -41,6 +41,9 @@ type Config struct {
 	Consent     bool
 	MaxGeometry string // empty: 3840x2160, or the geometry where that is larger
 
+	IdleStop   string // "0s" and empty: never
+	IdleAction string
+
 	// The further doors, see AgentSocket and ViewerListener.
 	AgentSocketMode  string
 	AgentSocketGroup string
@@ -67,6 +70,8 @@ func Defaults() Config {
 		Clipboard:       string(ClipboardIn),
 		Takeover:        string(TakeoverKeep),
 		AwayLimit:       "0s",
+		IdleStop:        "30m",
+		IdleAction:      string(IdleSleep),
 		AgentSocketMode: "0660",
 	}
 }
@@ -97,6 +102,7 @@ type Spec struct {
 	Args            []string
 	Exec            ExecPolicy
 	Takeover        TakeoverPolicy
+	Idle            IdlePolicy
 	AgentSocket     AgentSocket
 	Viewer          *ViewerListener // nil: none
 }
@@ -165,6 +171,7 @@ func (c Config) Validate() (Spec, error) {
 		Role:  oneOf(&faults, "exec.role", c.ExecRole, RoleViewer, RoleControl, RoleOperator),
 	}
 	spec.Takeover = c.validateTakeover(&faults, spec.Geometry)
+	spec.Idle = c.validateIdle(&faults)
 	spec.AgentSocket = c.validateAgentSocket(&faults)
 	spec.Viewer = c.validateViewer(&faults)
 	if c.ExposeDisplay && spec.Isolation != Host {

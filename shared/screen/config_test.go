@@ -92,6 +92,9 @@ func TestValidateOneField(t *testing.T) {
 		"viewer without key":   {func(c *Config) { c.ViewerPort, c.ViewerTLSCert = "web", "local/a.pem" }, "viewer.tls_key:"},
 		"viewer escapes":       {func(c *Config) { c.ViewerPort, c.ViewerTLSCert, c.ViewerTLSKey = "web", "a/../../b", "k" }, "viewer.tls_cert:"},
 		"viewer without port":  {func(c *Config) { c.ViewerTLSCert, c.ViewerTLSKey = "a", "k" }, "viewer.port:"},
+		"idle never":           {func(c *Config) { c.IdleStop = "0s" }, ""},
+		"idle short":           {func(c *Config) { c.IdleStop = "10ms" }, "idle_stop:"},
+		"idle action":          {func(c *Config) { c.IdleAction = "hibernate" }, "idle_action:"},
 		"isolation upper case": {func(c *Config) { c.Isolation = "Docker" }, "isolation:"},
 	} {
 		t.Run(name, func(t *testing.T) {

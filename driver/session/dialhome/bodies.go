@@ -63,6 +63,7 @@ const (
 	Idle     State = "idle" // no desktop yet, or asleep
 	Starting State = "starting"
 	Running  State = "running"
+	Dozing   State = "dozing" // the desktop is being ended, and may be started again
 	Ended    State = "ended"
 )
 
@@ -112,6 +113,11 @@ type Signal struct {
 type Stop struct {
 	Signal int           `json:"signal"`
 	Grace  time.Duration `json:"grace"`
+}
+
+// Sleep ends the desktop: TERM, KILL after Grace.
+type Sleep struct {
+	Grace time.Duration `json:"grace"`
 }
 
 // Exited reports the end of a command.

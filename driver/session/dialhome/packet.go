@@ -23,6 +23,7 @@ const (
 	OpExec   Op = "exec"   // run a command; its descriptors come back
 	OpSignal Op = "signal" // signal a command, or the desktop where no command is named
 	OpClear  Op = "clear"  // end what commands started, or every program but the desktop's own
+	OpSleep  Op = "sleep"  // end the desktop but not the session; the next start needs no plan
 	OpStop   Op = "stop"   // end the desktop and then the session
 )
 

@@ -98,6 +98,9 @@ func (s *Server) handlers() map[control.Call]handler {
 	if b, ok := s.backend.(Auditor); ok {
 		calls[control.CallAudit] = auditFile(b)
 	}
+	if b, ok := s.backend.(Sleeper); ok {
+		calls[control.CallSleep], calls[control.CallWake] = bare(b.Sleep), bare(b.Wake)
+	}
 	if b, ok := s.backend.(Waiter); ok {
 		calls[control.CallWait] = s.wait(b)
 	}

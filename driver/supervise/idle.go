@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package supervise
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/botscreen/botscreen/driver/session/dialhome"
+	"github.com/botscreen/botscreen/shared/control"
+	"github.com/botscreen/botscreen/shared/screen"
+)
+
+// idleLook is how often it is looked whether the screen is used (rule I1).
+const idleLook = 30 * time.Second
+
+// use is what the idle clock knows. A picture, an action, a command and a viewer use the
+// screen while they last; status, events and probes do not.
+type use struct {
+	last    time.Time // the last use that has ended
+	current int       // uses that last
+}
+
+// touch says that somebody uses the screen now.
+func (s *supervisor) touch() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.use.last = time.Now()
+}
+
+// lookOn needs a desktop and is no use of it: what dashboards ask for neither wakes it nor
+// keeps it awake (rule I3).
+func (s *supervisor) lookOn(_ context.Context, what string) (end func(), err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.state != screen.Ready {
+		return nil, notReady(what, s.state)
+	}
+	return func() {}, nil
+}
+
+func notReady(what string, state screen.State) error {
+	switch state {
+	case screen.Starting, screen.Waking:
+		return &control.Error{Kind: control.Busy, Message: fmt.Sprintf("Cannot %s: the desktop is still starting.", what), Next: "Try again in a moment."}
+	case screen.Asleep:
+		return &control.Error{Kind: control.Busy, Message: fmt.Sprintf("Cannot %s: the desktop is asleep.", what), Next: "Wake it with `botscreen wake`, or by using it."}
+	default:
+		return &control.Error{Kind: control.Gone, Message: fmt.Sprintf("Cannot %s: the screen is %s.", what, state), Next: "Start it again."}
+	}
+}
+
+// begin is a use of the screen: it wakes a desktop that sleeps, waits for it, and keeps it
+// from being put to sleep until the use ends. The error says why there is no desktop.
+func (s *supervisor) begin(ctx context.Context, what string) (end func(), err error) {
+	for {
+		s.mu.Lock()
+		state := s.state
+		if state == screen.Ready {
+			s.use.current++
+			s.mu.Unlock()
+			return s.ender(), nil
+		}
+		s.mu.Unlock()
+		switch state {
+		case screen.Asleep, screen.Waking:
+			if err := s.wake(ctx); err != nil {
+				return nil, err
+			}
+		default:
+			return nil, notReady(what, state)
+		}
+	}
+}
+
+// beginCommand is the same for a command, which a desktop that is still starting may
+// refuse itself.
+func (s *supervisor) beginCommand(ctx context.Context) (end func(), err error) {
+	for {
+		s.mu.Lock()
+		if s.state != screen.Asleep && s.state != screen.Waking {
+			s.use.current++
+			s.mu.Unlock()
+			return s.ender(), nil
+		}
+		s.mu.Unlock()
+		if err := s.wake(ctx); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// ender ends one use, once.
+func (s *supervisor) ender() func() {
+	ended := false
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if !ended {
+			ended = true
+			s.use.current--
+			s.use.last = time.Now()
+		}
+	}
+}
+
+// watchIdle puts the desktop to sleep, or ends the screen, when nobody has used it for as
+// long as the job says.
+func (s *supervisor) watchIdle(ctx context.Context) {
+	after := s.config.Idle.After
+	if after <= 0 {
+		return
+	}
+	look := time.NewTicker(min(idleLook, max(after/4, 100*time.Millisecond)))
+	defer look.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-s.ended:
+			return
+		case now := <-look.C:
+			if unused, ok := s.unusedFor(now); ok && unused >= after {
+				s.rest(after)
+			}
+		}
+	}
+}
+
+// unusedFor is how long nobody has used the screen. It is in use while there is a use, a
+// viewer, a person who holds (rule I2) or who is waited for.
+func (s *supervisor) unusedFor(now time.Time) (d time.Duration, unused bool) {
+	if s.holds().Held() || len(s.relay.Viewers()) > 0 || len(s.asks.open(now)) > 0 {
+		s.touch()
+		return 0, false
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.state != screen.Ready || s.use.current > 0 {
+		return 0, false
+	}
+	return max(now.Sub(s.use.last), 0), true
+}
+
+func (s *supervisor) rest(after time.Duration) {
+	reason := fmt.Sprintf("not used for %s", after)
+	if s.config.Idle.Action == screen.IdleExit {
+		s.mu.Lock()
+		s.resting = reason
+		s.mu.Unlock()
+		if s.beginStop() {
+			s.stopSession(0, defaultGrace)
+		}
+		return
+	}
+	if err := s.sleep(after, reason); err != nil {
+		s.log.Warn("the desktop was not put to sleep", "error", err)
+	}
+}
+
+// sleep ends the desktop, if nobody has used it for so long, and keeps everything that
+// brings it back: session, lease, doors.
+func (s *supervisor) sleep(after time.Duration, reason string) error {
+	select {
+	case s.turn <- struct{}{}:
+		defer func() { <-s.turn }()
+	default:
+		return errBusy // it is being woken
+	}
+	if unused, ok := s.unusedFor(time.Now()); !ok || unused < after {
+		return errBusy
+	}
+	s.mu.Lock()
+	if s.state != screen.Ready || s.use.current > 0 {
+		s.mu.Unlock()
+		return errBusy
+	}
+	// From here on a use waits for this to be over, and wakes the desktop.
+	s.state, s.since, s.reason = screen.Asleep, time.Now().UTC(), screen.Distrust(reason)
+	s.record.Asleep, s.record.Ready = true, false
+	s.fence = control.Fence{Mode: control.Advisory, Reason: "no desktop runs"}
+	s.mu.Unlock()
+	s.save()
+	ctx, cancel := context.WithTimeout(context.Background(), defaultGrace+stopSlack)
+	defer cancel()
+	if _, err := s.link.call(ctx, question{op: dialhome.OpSleep, body: dialhome.Sleep{Grace: defaultGrace}, urgent: true}); err != nil {
+		// A session that failed ends, and its end says why. One that does not answer may
+		// have obeyed: the next use finds out.
+		return err
+	}
+	s.note(control.EventAsleep, reason)
+	return nil
+}
