@@ -60,6 +60,7 @@ var everywhere = []acceptance{
 	{"supervisor killed", supervisorKilled},
 	{"session killed", sessionKilled},
 	{"the lease outlives supervisor and screen", leaseOutlives},
+	{"an unused desktop sleeps and wakes", sleepsAndWakes},
 	{"a VNC program watches, takes and hands back", viewed},
 	{"an agent uses its screen by MCP", usedByMCP},
 	{"two people in browsers, one takes over", takenOverInBrowsers},
