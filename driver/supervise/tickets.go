@@ -16,10 +16,12 @@ import (
 
 // MintTicket makes a ticket for the screen's viewer listener. It is good in the life of
 // this supervisor alone, as the streams are.
-func (s *supervisor) MintTicket(_ context.Context, caller controlserver.Caller, req control.TicketRequest) (control.Ticket, error) {
-	if err := s.mustBeReady("make a ticket"); err != nil {
+func (s *supervisor) MintTicket(ctx context.Context, caller controlserver.Caller, req control.TicketRequest) (control.Ticket, error) {
+	end, err := s.begin(ctx, "make a ticket")
+	if err != nil {
 		return control.Ticket{}, err
 	}
+	end()
 	grant := ticket.Grant{Mode: ticket.Mode(req.Mode), Viewer: req.Viewer}
 	if req.Mode == "" {
 		grant.Mode = ticket.Watch

@@ -23,11 +23,21 @@ import (
 func (s *supervisor) openRelay() {
 	s.tickets = ticket.NewStore()
 	s.relay = relay.New(relay.Options{
-		Dial: s.dialRFB, Lease: s.keeper, Tickets: s.tickets, Name: string(s.config.Profile),
+		Dial: s.dialViewer, Lease: s.keeper, Tickets: s.tickets, Name: string(s.config.Profile),
 		MaxSize: rfb.Size{WidthPx: s.config.Takeover.MaxGeometry.WidthPx, HeightPx: s.config.Takeover.MaxGeometry.HeightPx},
 		Watch:   s.config.Takeover.Watch, Layout: s.config.KeyboardLayout,
 		Activity: s.touch, Log: slog.New(discardBelowError{s}),
 	})
+}
+
+// dialViewer connects a viewer, or the relay's input, to the screen, which may sleep.
+func (s *supervisor) dialViewer(ctx context.Context) (net.Conn, error) {
+	end, err := s.begin(ctx, "show the screen")
+	if err != nil {
+		return nil, err
+	}
+	defer end()
+	return s.dialRFB(ctx)
 }
 
 // View admits a viewer to the relay. What it sends reaches the screen only while its id
