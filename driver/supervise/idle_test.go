@@ -72,6 +72,17 @@ func TestI3WakeFails(t *testing.T) {
 	}
 }
 
+// I3: a thumbnail, which dashboards ask for, wakes nothing.
+func TestI3ThumbnailWakesNothing(t *testing.T) {
+	r, _, _ := asleepRig(t, nil)
+	if _, err := r.client.Screenshot(t.Context(), control.ScreenshotRequest{Thumbnail: true}); !isKind(err, control.Busy) || !strings.Contains(err.Error(), "asleep") {
+		t.Errorf("the caller hears %v", err)
+	}
+	if status, err := r.client.Status(t.Context()); err != nil || status.State != screen.Asleep {
+		t.Errorf("%+v, %v", status, err)
+	}
+}
+
 // D4, D5: somebody took the number meanwhile, so another one of the band is tried.
 func TestD5WakeOnAnotherNumber(t *testing.T) {
 	r, f, server := asleepRig(t, func(c *Config) { c.FirstDisplay, c.LastDisplay, c.Isolation = 20, 77, screen.Host })
