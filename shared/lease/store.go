@@ -111,13 +111,7 @@ func (s *Store) save(l Lease) error {
 	if err != nil {
 		return err
 	}
-	if err := write(s.dir, leaseFile, text); err != nil {
-		return fmt.Errorf("%s: %w", leaseFile, err)
-	}
-	if err := write(s.dir, markFile, encodeMark(l.Epoch)); err != nil {
-		return fmt.Errorf("%s: %w", markFile, err)
-	}
-	return nil
+	return write(s.dir, file{leaseFile, text}, file{markFile, encodeMark(l.Epoch)})
 }
 
 // state says where a lease that was read comes from.

@@ -271,7 +271,7 @@ func TestCrashBetweenTheFiles(t *testing.T) {
 	}
 	taken, _ := first.Take("a", screen.Untrusted{}, noon)
 	text, _ := encode(taken)
-	if err := write(dir, leaseFile, text); err != nil {
+	if err := write(dir, file{leaseFile, text}); err != nil {
 		t.Fatal(err)
 	}
 	if l := NewStore(dir, Origin{}).Read(noon); l != taken {
