@@ -64,6 +64,8 @@ var everywhere = []acceptance{
 	{"a VNC program watches, takes and hands back", viewed},
 	{"an agent uses its screen by MCP", usedByMCP},
 	{"two people in browsers, one takes over", takenOverInBrowsers},
+	{"tickets at the viewer listener", ticketsAtTheListener},
+	{"a ticket without a listener", noListener},
 	{"twenty starts at once", twentyAtOnce},
 	{"placement explained", placementExplained},
 	{"bad job files", badJobFiles},

@@ -6,6 +6,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
+	"net/netip"
 	"path/filepath"
 	"strings"
 	"time"
@@ -17,6 +19,7 @@ import (
 	"github.com/botscreen/botscreen/driver/task"
 	"github.com/botscreen/botscreen/shared/nomadplugin"
 	"github.com/botscreen/botscreen/shared/nomadplugin/proto/driverpb"
+	"github.com/botscreen/botscreen/shared/screen"
 )
 
 // maxThreads is pids.max of a screen: the desktop alone has about 44 threads, one
@@ -76,10 +79,36 @@ func taskRequest(config *nomadplugin.TaskConfig) (task.Request, error) {
 		JoinCgroups:      nomadGroups(config.GetResources().GetLinuxResources().GetCpusetCgroup()),
 		NetworkNamespace: config.GetNetworkIsolationSpec().GetPath(),
 	}
+	if request.ViewerAddress, err = viewerAddress(spec.Viewer, config.GetResources().GetPorts()); err != nil {
+		return task.Request{}, err
+	}
 	if config.GetAllocDir() != "" {
 		request.SecretDirs = []string{filepath.Join(taskDir, "secrets"), filepath.Join(taskDir, "private")}
 	}
 	return request, nil
+}
+
+// viewerAddress is where Nomad put the port of the viewer listener. The supervisor
+// listens on the node, in no network namespace of the alloc.
+func viewerAddress(v *screen.ViewerListener, ports []*driverpb.PortMapping) (netip.AddrPort, error) {
+	if v == nil {
+		return netip.AddrPort{}, nil
+	}
+	var faults screen.Faults
+	for _, p := range ports {
+		if p.GetLabel() != v.Port {
+			continue
+		}
+		ip, err := netip.ParseAddr(p.GetHostIp())
+		if err != nil || p.GetValue() < 1 || p.GetValue() > math.MaxUint16 {
+			faults.Add("viewer.port", v.Port, fmt.Sprintf("has no address on this node (%q, port %d)", p.GetHostIp(), p.GetValue()))
+			return netip.AddrPort{}, faults.Err()
+		}
+		at := netip.AddrPortFrom(ip, uint16(p.GetValue()))
+		return at, task.CheckViewerAddress(v, at)
+	}
+	faults.Add("viewer.port", v.Port, "is not the label of a port in the group's network block")
+	return netip.AddrPort{}, faults.Err()
 }
 
 // limits is the cgroup's share of the task's resources. memory_max = -1 means no hard

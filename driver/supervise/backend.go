@@ -28,6 +28,9 @@ func (s *supervisor) Status(context.Context, controlserver.Caller) (control.Stat
 	if trouble := s.keeper.Trouble(); trouble != nil {
 		warnings = append(warnings, "The lease could not be written ("+trouble.Error()+"). It holds until this supervisor ends; after that the one on disk does.")
 	}
+	if s.viewer.trouble != nil {
+		warnings = append(warnings, "There is no viewer listener: "+s.viewer.trouble.Error()+".")
+	}
 	viewers := s.viewers()
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -39,9 +39,13 @@ type Config struct {
 	AgentSocket     screen.AgentSocket `json:"agent_socket"`
 	// AgentDoor is the name of the agent's socket in its directory; empty: there is none,
 	// and no descriptor of it either.
-	AgentDoor string                 `json:"agent_door,omitempty"`
-	Viewer    *screen.ViewerListener `json:"viewer,omitempty"` // nil: none
-	Warnings  []string               `json:"warnings,omitempty"`
+	AgentDoor string `json:"agent_door,omitempty"`
+	// Viewer is the viewer listener whose socket is FDViewer; nil: there is none. Its
+	// certificate and key are PEM, both empty for one in the clear.
+	Viewer     *screen.ViewerListener `json:"viewer,omitempty"`
+	ViewerCert []byte                 `json:"viewer_cert,omitempty"`
+	ViewerKey  []byte                 `json:"viewer_key,omitempty"`
+	Warnings   []string               `json:"warnings,omitempty"`
 	// Known says that the plugin has driver state of a lease of this profile, and
 	// LeaseFloor is the highest epoch it has heard: a lease that is missing, or older,
 	// is then not the agent's (X26).
@@ -64,6 +68,7 @@ const (
 	FDAgent                  // listening stream socket; this and the next two only with Config.AgentDoor
 	FDAgentDir               // the directory it is in
 	FDAgentShared            // the alloc's shared directory, which holds that one
+	FDViewer                 // listening TCP socket, only with Config.Viewer
 )
 
 const maxConfig = 24 << 20

@@ -61,6 +61,13 @@ func run(dir *os.Root, log hclog.Logger) error {
 	if err != nil {
 		return err
 	}
+	if s.config.Viewer != nil {
+		viewer, err := inheritedListener[*net.TCPListener](FDViewer)
+		if err != nil {
+			return err
+		}
+		s.viewer.bind(viewer)
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGTERM)
 	defer stop()
 	signal.Ignore(unix.SIGPIPE, unix.SIGINT, unix.SIGHUP)
@@ -117,6 +124,7 @@ func (s *supervisor) serve(ctx context.Context, d doors) error {
 		all.Go(func() { failed <- s.serveAgents(api, d.agent) })
 		all.Go(func() { s.watchAgentDoor(ctx, d.agent) })
 	}
+	all.Go(func() { s.serveViewers(ctx) })
 	all.Go(func() { _ = s.keeper.Run(ctx) }) // ends with ctx alone
 	all.Go(func() { s.watchIdle(ctx) })
 	all.Go(func() {

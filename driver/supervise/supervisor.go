@@ -47,6 +47,7 @@ type supervisor struct {
 	keeper   *lease.Keeper
 	relay    *relay.Relay // all input to the screen goes through it
 	tickets  *ticket.Store
+	viewer   viewerDoor
 	asks     *asks
 	trail    *trail
 	passed   slots
@@ -96,6 +97,7 @@ func newSupervisor(config Config, dir *os.Root, log hclog.Logger) (*supervisor, 
 	if err := s.openLease(exists); err != nil {
 		return nil, err
 	}
+	s.viewer = newViewerDoor(&s.config)
 	s.openRelay()
 	s.auditBegin()
 	return s, nil
@@ -134,6 +136,10 @@ func (s *supervisor) run(ctx context.Context) error {
 
 // start brings the desktop up; a failure ends the session, which ends the screen.
 func (s *supervisor) start(ctx context.Context) {
+	if s.viewer.trouble != nil { // a bad job is refused, not served in part
+		s.failStart(s.viewer.trouble)
+		return
+	}
 	bounded, cancel := context.WithTimeout(ctx, s.config.Plan.Deadline+adoptLimit)
 	defer cancel()
 	desktop, err := s.askStart(bounded)

@@ -40,7 +40,7 @@ func (s *supervisor) MintTicket(ctx context.Context, caller controlserver.Caller
 	s.trail.came(minted.Grant.Viewer.Handle(), audit.Peer{Door: audit.Ticket, TicketID: string(minted.ID)})
 	return control.Ticket{
 		ID: string(minted.ID), Secret: minted.Secret, Mode: control.ViewMode(minted.Grant.Mode),
-		Viewer: minted.Grant.Viewer.Handle(), Expires: minted.Expires,
+		Viewer: minted.Grant.Viewer.Handle(), Expires: minted.Expires, Address: s.viewer.address(),
 	}, nil
 }
 

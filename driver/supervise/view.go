@@ -25,6 +25,7 @@ func (s *supervisor) openRelay() {
 	s.relay = relay.New(relay.Options{
 		Dial: s.dialViewer, Lease: s.keeper, Tickets: s.tickets, Name: string(s.config.Profile),
 		MaxSize: rfb.Size{WidthPx: s.config.Takeover.MaxGeometry.WidthPx, HeightPx: s.config.Takeover.MaxGeometry.HeightPx},
+		Hosts:   s.viewer.names,
 		Watch:   s.config.Takeover.Watch, Layout: s.config.KeyboardLayout,
 		Activity: s.touch, Log: slog.New(discardBelowError{s}),
 	})

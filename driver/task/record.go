@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"time"
@@ -47,6 +48,7 @@ type runRecord struct {
 	KeyboardLayout  string                 `json:"keyboard_layout,omitempty"`
 	AgentSocket     screen.AgentSocket     `json:"agent_socket"`
 	Viewer          *screen.ViewerListener `json:"viewer,omitempty"`
+	ViewerAddress   netip.AddrPort         `json:"viewer_address,omitzero"`
 	Idle            screen.IdlePolicy      `json:"idle"`
 	Deadline        time.Duration          `json:"deadline_ns,omitempty"`
 	MinFreeMemoryMB int                    `json:"min_free_memory_mb,omitempty"`

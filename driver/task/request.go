@@ -3,6 +3,8 @@
 package task
 
 import (
+	"net/netip"
+
 	"github.com/botscreen/botscreen/driver/cgroup"
 	"github.com/botscreen/botscreen/shared/screen"
 )
@@ -25,6 +27,9 @@ type Request struct {
 	Limits           cgroup.Limits
 	JoinCgroups      []string
 	NetworkNamespace string
+	// ViewerAddress is where Nomad put the port of the viewer listener; invalid: the job
+	// wants none.
+	ViewerAddress netip.AddrPort
 }
 
 func (r Request) screenID() screen.ID {

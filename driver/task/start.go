@@ -78,6 +78,7 @@ func (s *start) run(ctx context.Context) (_ *Task, err error) {
 		s.chooseIsolation,
 		s.clearLeftovers,
 		s.resolveAccounts,
+		s.checkViewer,
 		s.resolveImage,
 		s.openLogs,
 		s.bringUp,
@@ -133,7 +134,8 @@ func (s *start) chooseIsolation(ctx context.Context) error {
 		Isolation: kind, StdoutPath: s.request.StdoutPath, StderrPath: s.request.StderrPath, Geometry: spec.Geometry, Exec: boundExec(spec.Exec, s.m.settings.Exec),
 		Takeover: spec.Takeover, KeyboardLayout: spec.KeyboardLayout, AgentSocket: spec.AgentSocket, Viewer: spec.Viewer,
 		Idle: spec.Idle, Deadline: spec.Deadline(kind), MinFreeMemoryMB: spec.MinFreeMemoryMB,
-		Started: time.Now().UTC(),
+		ViewerAddress: s.request.ViewerAddress,
+		Started:       time.Now().UTC(),
 	}
 	return nil
 }

@@ -43,6 +43,8 @@ type supervisorConfig struct {
 	AgentSocket     screen.AgentSocket     `json:"agent_socket"`
 	AgentDoor       string                 `json:"agent_door,omitempty"`
 	Viewer          *screen.ViewerListener `json:"viewer,omitempty"`
+	ViewerCert      []byte                 `json:"viewer_cert,omitempty"`
+	ViewerKey       []byte                 `json:"viewer_key,omitempty"`
 	Warnings        []string               `json:"warnings,omitempty"`
 	Known           bool                   `json:"known,omitempty"`
 	LeaseFloor      uint64                 `json:"lease_floor,omitempty"`
@@ -121,18 +123,27 @@ func (m *Manager) supervisorFiles(r *runRecord, p places, plan *dialhome.Plan) (
 	if err != nil {
 		return nil, err
 	}
+	viewer, warning, err := r.openViewerDoor(plan == nil)
+	if err != nil {
+		return door.files(), err
+	}
+	if warning != "" {
+		warnings = append(slices.Clone(warnings), warning)
+	}
+	inherited := append(door.files(), viewer.listener) // nil ones leave their number free
 	config, err := memfd("supervisor", supervisorConfig{
 		Namespace: r.Namespace, Profile: r.Profile, Isolation: r.Isolation, Instance: r.Instance, ImageDigest: r.ImageDigest,
 		Session: r.Sandbox.Session, Geometry: r.Geometry, Exec: r.Exec, Warnings: warnings,
-		Takeover: r.Takeover, KeyboardLayout: r.KeyboardLayout, AgentSocket: r.AgentSocket, AgentDoor: door.socket(), Viewer: r.Viewer,
+		Takeover: r.Takeover, KeyboardLayout: r.KeyboardLayout, AgentSocket: r.AgentSocket, AgentDoor: door.socket(),
+		Viewer: viewer.of(r), ViewerCert: viewer.tls.cert, ViewerKey: viewer.tls.key,
 		Idle: r.Idle, Deadline: r.Deadline, MinFreeMemoryMB: r.MinFreeMemoryMB,
 		FirstDisplay: int(m.settings.Band.First), LastDisplay: int(m.settings.Band.Last),
 		SharedPIDs: r.Isolation == screen.Host, Plan: plan, Known: floor > 0, LeaseFloor: floor,
 	})
 	if err != nil {
-		return door.files(), err
+		return inherited, err
 	}
-	files := append([]*os.File{config, nil, nil, nil}, door.files()...)
+	files := append([]*os.File{config, nil, nil, nil}, inherited...)
 	for i, open := range []func() (*os.File, error){
 		func() (*os.File, error) { return openDir(p.control) },
 		p.listenOperator,
