@@ -152,5 +152,8 @@ func (h *Handle) Close() error { return h.fd.Close() }
 func readable(fd int) bool {
 	poll := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
 	n, err := unix.Poll(poll, 0)
+	for err == unix.EINTR {
+		n, err = unix.Poll(poll, 0)
+	}
 	return err == nil && n == 1 && poll[0].Revents&(unix.POLLIN|unix.POLLHUP) != 0
 }

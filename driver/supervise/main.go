@@ -57,6 +57,13 @@ func run(dir *os.Root, log hclog.Logger) error {
 	if err != nil {
 		return err
 	}
+	alone, err := beAlone(dir)
+	if err != nil {
+		// The screen needs a supervisor; a second one has no rights that this one lacks.
+		log.Warn("another supervisor of this screen may run", "error", err)
+	} else {
+		defer alone.Close()
+	}
 	s, err := newSupervisor(config, dir, log.With("profile", string(config.Profile)))
 	if err != nil {
 		return err

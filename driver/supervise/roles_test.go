@@ -11,6 +11,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"os/signal"
 	"strconv"
 	"strings"
 
@@ -38,6 +39,8 @@ func playRole(role string) int {
 		err = beHostile()
 	case "agent":
 		err = callAsAgent()
+	case "alone":
+		err = beAloneForEver()
 	case "hardened":
 		err = beHardened()
 	default:
@@ -48,6 +51,25 @@ func playRole(role string) int {
 		return 1
 	}
 	return 0
+}
+
+// beAloneForEver is a supervisor that nobody knows; with STUBBORN it ignores TERM.
+func beAloneForEver() error {
+	if os.Getenv("STUBBORN") != "" {
+		signal.Ignore(unix.SIGTERM)
+	}
+	dir, err := os.OpenRoot(os.Getenv("DIR"))
+	if err != nil {
+		return err
+	}
+	f, err := beAlone(dir)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	fmt.Println("alone")
+	_, err = io.Copy(io.Discard, os.Stdin)
+	return err
 }
 
 func dialUnixpacket() (*net.UnixConn, error) {

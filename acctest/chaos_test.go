@@ -1,0 +1,494 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package acctest
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/botscreen/botscreen/shared/screen"
+)
+
+// fewFaults is what a run of all tests survives; `make chaos` goes further.
+const fewFaults = 10
+
+// TestChaos breaks things at random and checks after each that nothing is lost, doubled or
+// left behind. CHAOS is how many faults, CHAOS_SEED replays a run.
+func TestChaos(t *testing.T) {
+	needDesktop(t)
+	seed := number(t, "CHAOS_SEED", rand.Uint64()>>1)
+	count := int(number(t, "CHAOS", fewFaults))
+	t.Logf("replay with CHAOS=%d CHAOS_SEED=%d", count, seed)
+	c := &chaos{t: t, a: newEmbedded(t), rng: rand.New(rand.NewPCG(seed, 0)), survived: map[string]int{}}
+	for _, name := range []string{"red", "green", "blue"} {
+		v := &victim{name: name, hash: screen.ID{Namespace: "default", Profile: screen.Profile(name)}.Hash(), job: c.job(name)}
+		c.victims = append(c.victims, v)
+		c.a.must(t, "run", v.job)
+		c.settle(v, []string{"agent"})
+	}
+	files := c.pluginFiles()
+	for i := range count {
+		v := c.victims[c.rng.IntN(len(c.victims))]
+		f := faults[c.rng.IntN(len(faults))]
+		c.now = fmt.Sprintf("fault %d of %d, %s of %s", i+1, count, f.name, v.name)
+		if !c.strike(v, f) {
+			c.now = ""
+			continue
+		}
+		c.survived[f.name]++
+	}
+	c.now = "the end"
+	c.leavesNothing(files)
+	c.report(count)
+}
+
+func number(t *testing.T, name string, otherwise uint64) uint64 {
+	text := os.Getenv(name)
+	if text == "" {
+		return otherwise
+	}
+	n, err := strconv.ParseUint(text, 10, 64)
+	if err != nil {
+		t.Fatalf("%s=%q is no number", name, text)
+	}
+	return n
+}
+
+// victim is one screen and what must be true of it.
+type victim struct {
+	name, hash, job string
+	holder          string
+	epoch           uint64
+	ends            int // how often its desktop was ended by a fault
+}
+
+// chaos is one run.
+type chaos struct {
+	t        *testing.T
+	a        *agent
+	rng      *rand.Rand
+	victims  []*victim
+	survived map[string]int
+	checks   int
+	now      string
+	struck   []hit
+}
+
+// hit is a component that was killed: one that dies five times in five minutes is given
+// up, as it should be, so it is not killed more often.
+type hit struct {
+	what string
+	at   time.Time
+}
+
+// fault is one way to break something.
+type fault struct {
+	name string
+	// ends says that the victim's desktop does not survive it.
+	ends bool
+	// do returns who may hold the screen afterwards; nil: who held before.
+	do func(c *chaos, v *victim) []string
+	// possible is nil where it always is.
+	possible func(c *chaos, v *victim) bool
+}
+
+var faults = []fault{
+	{name: "plugin killed", do: func(c *chaos, _ *victim) []string { c.kill(plugins(c.a)...); return nil }},
+	{name: "supervisor killed", do: func(c *chaos, v *victim) []string { c.kill(c.supervisorOf(v)); return nil }},
+	{name: "plugin and supervisor killed", do: func(c *chaos, v *victim) []string {
+		c.kill(append(plugins(c.a), c.supervisorOf(v))...)
+		return nil
+	}},
+	{name: "session killed", ends: true, do: func(c *chaos, v *victim) []string { c.kill(screens(c.a)[v.hash].session); return nil }},
+	{name: "X server killed", ends: true, do: func(c *chaos, v *victim) []string { c.kill(screens(c.a)[v.hash].xserver); return nil }},
+	{name: "bus killed", ends: true, do: func(c *chaos, v *victim) []string { c.kill(c.part(v, "dbus-daemon")...); return nil }},
+	component("xfwm4"), component("xfce4-panel"), component("xfdesktop"), component("xfsettingsd"),
+	{name: "agent killed", do: func(c *chaos, _ *victim) []string {
+		c.a.end(syscall.SIGKILL)
+		c.a.start()
+		c.a.awaitNode()
+		return nil
+	}},
+	{name: "/tmp cleaned", do: func(c *chaos, v *victim) []string { c.cleanTmp(v); return nil }},
+	{name: "supervisor killed during a takeover", do: func(c *chaos, v *victim) []string {
+		return c.during(v, func() { c.kill(c.supervisorOf(v)) }, "take", v.name)
+	}},
+	{name: "plugin killed during a hand-back", do: func(c *chaos, v *victim) []string {
+		return c.during(v, func() { c.kill(plugins(c.a)...) }, "release", v.name)
+	}},
+	{name: "plugin killed during a start", ends: true, possible: agentHolds, do: func(c *chaos, v *victim) []string {
+		c.a.must(c.t, "stop", v.name)
+		c.a.must(c.t, "run", "--detach", v.job)
+		c.pause(800 * time.Millisecond)
+		c.kill(plugins(c.a)...)
+		return nil
+	}},
+	{name: "agent killed during a start", ends: true, possible: agentHolds, do: func(c *chaos, v *victim) []string {
+		c.a.must(c.t, "stop", v.name)
+		c.a.must(c.t, "run", "--detach", v.job)
+		c.pause(800 * time.Millisecond)
+		c.a.end(syscall.SIGKILL)
+		c.a.start()
+		c.a.awaitNode()
+		return nil
+	}},
+	{name: "supervisor killed while the desktop sleeps", ends: true, possible: agentHolds, do: func(c *chaos, v *victim) []string {
+		c.a.must(c.t, "sleep", v.name)
+		c.kill(c.supervisorOf(v))
+		return nil
+	}},
+	{name: "supervisor killed while the desktop wakes", ends: true, possible: agentHolds, do: func(c *chaos, v *victim) []string {
+		c.a.must(c.t, "sleep", v.name)
+		return c.during(v, func() { c.pause(500 * time.Millisecond); c.kill(c.supervisorOf(v)) }, "wake", v.name)
+	}},
+	{name: "lease destroyed", do: func(c *chaos, v *victim) []string {
+		path := filepath.Join(c.a.dir, "state", "control", "default", v.name, "lease.json")
+		c.kill(c.supervisorOf(v))
+		if err := os.WriteFile(path, []byte("\x00garbage"), 0o600); err != nil {
+			c.fatal("%v", err)
+		}
+		// In doubt a person holds (L2), but the next supervisor may have been faster.
+		return []string{"human", v.holder}
+	}},
+}
+
+func agentHolds(_ *chaos, v *victim) bool { return v.holder == "agent" }
+
+// component kills one of the Xfce programs, which come back.
+func component(program string) fault {
+	return fault{
+		name: program + " killed",
+		possible: func(c *chaos, v *victim) bool {
+			recent := 0
+			for _, h := range c.struck {
+				if h.what == v.name+" "+program && time.Since(h.at) < 5*time.Minute {
+					recent++
+				}
+			}
+			return recent < 4 && len(c.part(v, program)) > 0
+		},
+		do: func(c *chaos, v *victim) []string {
+			c.struck = append(c.struck, hit{v.name + " " + program, time.Now()})
+			c.kill(c.part(v, program)...)
+			return nil
+		},
+	}
+}
+
+// strike breaks one thing and checks everything. False says that it was not possible now.
+func (c *chaos) strike(v *victim, f fault) bool {
+	if f.possible != nil && !f.possible(c, v) {
+		return false
+	}
+	before := xservers(c.a)
+	holders := f.do(c, v)
+	if holders == nil {
+		holders = []string{v.holder}
+	}
+	if f.ends {
+		v.ends++
+	}
+	for _, other := range c.victims {
+		if other == v {
+			c.settle(other, holders)
+		} else {
+			c.settle(other, []string{other.holder})
+		}
+		if after := xservers(c.a); (other != v || !f.ends) && after[other.hash] != before[other.hash] {
+			c.fatal("the X server %s of %s became %s", before[other.hash], other.name, after[other.hash])
+		}
+	}
+	if f.ends && f.possible == nil {
+		c.told(v)
+	}
+	c.alone()
+	c.normalize(v)
+	return true
+}
+
+// settle waits until a screen is whole, and checks who holds it.
+func (c *chaos) settle(v *victim, holders []string) {
+	c.t.Helper()
+	c.a.eventually(v.name+" is whole ("+c.now+")", func() bool {
+		r := c.a.botscreen(c.t, "status", v.name, "--json")
+		var s screenStatus
+		if r.code != 0 || json.Unmarshal([]byte(r.stdout), &s) != nil || s.Supervisor == nil {
+			return false
+		}
+		switch s.Supervisor.State {
+		case "asleep":
+			return c.a.botscreen(c.t, "wake", v.name).code == 0 && screens(c.a)[v.hash].xserver.pid != 0
+		case "ready":
+			found := screens(c.a)[v.hash]
+			return found.session.pid != 0 && found.xserver.pid != 0
+		}
+		return false
+	})
+	var l held
+	c.a.eventually("a lease of "+v.name+" ("+c.now+")", func() bool {
+		r := c.a.botscreen(c.t, "lease", v.name, "--json")
+		return r.code == 0 && json.Unmarshal([]byte(r.stdout), &l) == nil
+	})
+	if l.Epoch < v.epoch || !slices.Contains(holders, l.Holder) {
+		c.fatal("%s is held by the %s with epoch %d; it had %d, and may be held by %v", v.name, l.Holder, l.Epoch, v.epoch, holders)
+	}
+	if l.Holder != v.holder && v.holder != "" && l.Epoch == v.epoch {
+		c.fatal("%s changed hands under one epoch, %d", v.name, l.Epoch)
+	}
+	v.holder, v.epoch = l.Holder, l.Epoch
+	c.checks++
+	if c.rng.IntN(2) == 0 {
+		c.fenced(v)
+	}
+}
+
+// fenced checks that the agent sees the screen exactly when it holds.
+func (c *chaos) fenced(v *victim) {
+	picture := filepath.Join(c.t.TempDir(), "p.png")
+	var r result
+	c.a.eventually("an answer about a picture of "+v.name, func() bool {
+		r = c.a.botscreen(c.t, "screenshot", "-o", picture, v.name)
+		return r.code == 0 || strings.Contains(r.stderr, "controls this screen") || strings.Contains(r.stderr, "A person has controlled") || strings.Contains(r.stderr, "left without handing")
+	})
+	if (r.code == 0) != (v.holder == "agent") {
+		c.fatal("the %s holds %s, and a screenshot says %s", v.holder, v.name, r)
+	}
+	_ = os.Remove(picture)
+	c.checks++
+}
+
+// told checks that the events say why the desktop ended.
+func (c *chaos) told(v *victim) {
+	c.a.eventually("the reason in the events of "+v.name+" ("+c.now+")", func() bool {
+		allocs, _, err := c.a.client().Jobs().Allocations(v.name, true, nil)
+		if err != nil {
+			return false
+		}
+		for _, stub := range allocs {
+			if state := stub.TaskStates[v.name]; state != nil {
+				for _, e := range state.Events {
+					if reason, ok := strings.CutPrefix(e.DisplayMessage, "Screen ended: "); ok && reason != "" {
+						return true
+					}
+				}
+			}
+		}
+		return false
+	})
+	c.checks++
+}
+
+// alone checks that each screen has one supervisor, one session and one X server, and that
+// nothing else of ours runs.
+func (c *chaos) alone() {
+	c.t.Helper()
+	c.a.eventually("one of everything ("+c.now+")", func() bool {
+		sessions, servers := map[string]int{}, map[string]int{}
+		run := filepath.Join(c.a.dir, "run") + "/"
+		for _, p := range processes() {
+			words := strings.Join(p.words, " ")
+			at := strings.Index(words, run)
+			if at < 0 {
+				continue
+			}
+			hash, _, _ := strings.Cut(words[at+len(run):], "/")
+			switch {
+			case len(p.words) > 1 && p.words[1] == "session":
+				sessions[hash]++
+			case filepath.Base(p.words[0]) == "Xvnc":
+				servers[hash]++
+			}
+		}
+		for _, v := range c.victims {
+			if sessions[v.hash] != 1 || servers[v.hash] != 1 {
+				return false
+			}
+		}
+		return len(sessions) == len(c.victims) && len(servers) == len(c.victims) && len(supervisors(c.a)) == len(c.victims)
+	})
+	c.checks++
+}
+
+// normalize gives the screen back to the agent now and then, so that each fault meets both
+// holders.
+func (c *chaos) normalize(v *victim) {
+	if v.holder == "human" && c.rng.IntN(2) == 0 {
+		c.a.eventually("the screen can be freed", func() bool { return c.a.botscreen(c.t, "release", "--force", v.name).code == 0 })
+		c.settle(v, []string{"agent"})
+	}
+}
+
+// during runs a command and breaks something while it runs. Whether it has happened nobody
+// knows then, so both are right.
+func (c *chaos) during(v *victim, breaks func(), args ...string) []string {
+	done := make(chan result, 1)
+	go func() { done <- c.a.botscreen(c.t, args...) }()
+	c.pause(100 * time.Millisecond)
+	breaks()
+	r := <-done
+	wanted := map[string]string{"take": "human", "release": "agent", "wake": v.holder}[args[0]]
+	if r.code == 0 {
+		return []string{wanted}
+	}
+	return []string{wanted, v.holder}
+}
+
+// pause lets something go on for a random while: the moment of a fault is what varies.
+func (c *chaos) pause(most time.Duration) {
+	time.Sleep(time.Duration(c.rng.Int64N(int64(most))))
+}
+
+func (c *chaos) kill(all ...process) {
+	for _, p := range all {
+		if p.pid > 0 {
+			_ = syscall.Kill(p.pid, syscall.SIGKILL)
+		}
+	}
+}
+
+// supervisorOf finds the supervisor of a screen by its uid, which owns the control directory.
+func (c *chaos) supervisorOf(v *victim) process {
+	info, err := os.Stat(filepath.Join(c.a.dir, "state", "control", "default", v.name))
+	if err != nil {
+		c.fatal("%v", err)
+	}
+	for _, p := range supervisors(c.a) {
+		owner, err := os.Stat(fmt.Sprintf("/proc/%d/task", p.pid))
+		if err == nil && owner.Sys().(*syscall.Stat_t).Uid == info.Sys().(*syscall.Stat_t).Uid {
+			return p
+		}
+		status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.pid))
+		if err == nil && strings.Contains(string(status), fmt.Sprintf("\nUid:\t%d\t", info.Sys().(*syscall.Stat_t).Uid)) {
+			return p
+		}
+	}
+	return process{}
+}
+
+// part finds a program of the screen's desktop.
+func (c *chaos) part(v *victim, program string) []process {
+	session := screens(c.a)[v.hash].session.pid
+	var found []process
+	for _, p := range processes() {
+		if p.parent == session && session != 0 && filepath.Base(p.words[0]) == program {
+			found = append(found, p)
+		}
+	}
+	return found
+}
+
+// cleanTmp removes a live X server's lock and socket, as a cleaner of /tmp does (D2).
+func (c *chaos) cleanTmp(v *victim) {
+	words := screens(c.a)[v.hash].xserver.words
+	i := slices.IndexFunc(words, func(w string) bool { return strings.HasPrefix(w, ":") })
+	if i < 0 {
+		return
+	}
+	number := words[i][1:]
+	_ = os.Remove("/tmp/.X" + number + "-lock")
+	_ = os.Remove("/tmp/.X11-unix/X" + number)
+}
+
+// job is a screen that is started again however often it ends.
+func (c *chaos) job(name string) string {
+	path := filepath.Join(c.t.TempDir(), name+".nomad.hcl")
+	writeFile(c.t, path, fmt.Sprintf(`
+job %[1]q {
+  group "desk" {
+    restart {
+      attempts = 100000
+      interval = "24h"
+      delay    = "250ms"
+      mode     = "delay"
+    }
+    task %[1]q {
+      driver = "botscreen"
+      config {
+        profile            = %[1]q
+        isolation          = "host"
+        geometry           = "640x480"
+        min_free_memory_mb = 64
+        start_timeout      = "60s"
+      }
+      resources {
+        cpu    = 100
+        memory = 512
+      }
+    }
+  }
+}
+`, name))
+	return path
+}
+
+// pluginFiles counts the descriptors of the plugin.
+func (c *chaos) pluginFiles() int {
+	files := 0
+	for _, p := range plugins(c.a) {
+		entries, _ := os.ReadDir(fmt.Sprintf("/proc/%d/fd", p.pid))
+		files += len(entries)
+	}
+	return files
+}
+
+// leavesNothing stops everything and looks for what is left.
+func (c *chaos) leavesNothing(before int) {
+	c.a.eventually("as few descriptors in the plugin as at the start", func() bool { return c.pluginFiles() <= before })
+	for _, v := range c.victims {
+		c.a.must(c.t, "stop", "--force", v.name)
+	}
+	gone(c.t, c.a)
+	if left := staleLocks(c.t, "/tmp/.X220[0-9][0-9]-lock"); len(left) > 0 {
+		c.fatal("left in /tmp: %v", left)
+	}
+	mounts, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil || strings.Contains(string(mounts), c.a.dir) {
+		c.fatal("a mount is left: %v", err)
+	}
+	c.checks += 4
+}
+
+// staleLocks are X locks of which the server is dead. A live one may be another test's.
+func staleLocks(t *testing.T, pattern string) (stale []string) {
+	t.Helper()
+	locks, err := filepath.Glob(pattern)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range locks {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			continue
+		}
+		if _, err := os.Stat("/proc/" + strings.TrimSpace(string(text))); err != nil {
+			stale = append(stale, path)
+		}
+	}
+	return stale
+}
+
+func (c *chaos) fatal(format string, args ...any) {
+	c.t.Helper()
+	c.a.showLog()
+	c.t.Fatalf("%s: %s", c.now, fmt.Sprintf(format, args...))
+}
+
+func (c *chaos) report(count int) {
+	total := 0
+	var lines []string
+	for name, n := range c.survived {
+		total += n
+		lines = append(lines, fmt.Sprintf("%4d  %s", n, name))
+	}
+	slices.Sort(lines)
+	c.t.Logf("%d faults of %d survived (the rest was not possible at its moment), %d checks:\n%s", total, count, c.checks, strings.Join(lines, "\n"))
+}
