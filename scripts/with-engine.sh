@@ -57,4 +57,17 @@ if ! docker image inspect "$image" >/dev/null 2>&1; then
 	echo "Building $image" >&2
 	"$here/image/build.sh" desktop "$image" >&2 || echo "The image could not be built; tests that need it are skipped." >&2
 fi
+# Apptainer runs the same image as a directory.
+if [ -z "${BOTSCREEN_TEST_ROOT:-}" ] && command -v apptainer >/dev/null && id=$(docker image inspect --format '{{.Id}}' "$image" 2>/dev/null); then
+	root=$(dirname "$here")/.botscreen/desktop-root
+	if [ "$(cat "$root.id" 2>/dev/null)" != "$id" ]; then
+		rm -rf "$root" "$root.id"
+		mkdir -p "$root"
+		container=$(docker create "$image" true)
+		docker export "$container" | tar -x -C "$root"
+		docker rm "$container" >/dev/null
+		echo "$id" >"$root.id"
+	fi
+	export BOTSCREEN_TEST_ROOT=$root
+fi
 "${command[@]}"

@@ -216,7 +216,7 @@ func TestPackageComments(t *testing.T) {
 var rootCalls = map[string]string{
 	"driver/desktop":                 "runs as the screen's uid, never as root",
 	"driver/task/settings.go":        "parents are root's alone; ensureDir checks that",
-	"driver/isolation/host/start.go": "the scratch directory is root's alone",
+	"driver/isolation/namespace":     "the scratch directory is root's alone",
 }
 
 func TestX6PathCallsAsRoot(t *testing.T) {

@@ -48,10 +48,19 @@ type Order struct {
 
 	// Image is what a sandbox runs: a reference, a digest or a file. The host has none.
 	Image string
-	// ShmBytes is the size of the sandbox's /dev/shm; 0 is the boundary's default.
-	ShmBytes uint64
+	// ShmBytes and TmpBytes are the sizes of the sandbox's /dev/shm and, where it is a
+	// file system of its own, /tmp; 0 is the boundary's default.
+	ShmBytes, TmpBytes uint64
+	// Writable lets the sandbox change its image for this run, where it could not otherwise.
+	Writable bool
+	// Volumes are what else of the node is seen inside.
+	Volumes []Volume
+	// Network is what a container gets that joins no namespace; empty is none.
+	Network screen.NetworkMode
 	// Labels say to people whose screen it is: job, alloc, task. Nothing relies on them.
 	Labels map[string]string
+	// OwnLabels are the job's, for people too.
+	OwnLabels map[string]string
 }
 
 // Sandbox is a session that runs behind a boundary.
@@ -112,11 +121,20 @@ type Image struct {
 	Digest    string // what it was pulled by, for people and records
 }
 
+// ImageOrder is the image a screen wants.
+type ImageOrder struct {
+	Reference string
+	// Account is the screen's: what has to be run to fetch an image runs as it (X22).
+	Account Account
+	// MaxBytes bounds what is fetched; 0 is no limit.
+	MaxBytes uint64
+}
+
 // Imager is a boundary that runs images.
 type Imager interface {
-	// Resolve finds the image of a reference on this node or fetches it; pulling is
-	// called once before it fetches. It ends with ctx.
-	Resolve(ctx context.Context, reference string, pulling func()) (Image, error)
+	// Resolve finds the image on this node or fetches it; pulling is called once before
+	// it fetches. It ends with ctx.
+	Resolve(ctx context.Context, wanted ImageOrder, pulling func()) (Image, error)
 }
 
 // LogFollower is a sandbox whose output comes by way of an engine. Launch has its logs

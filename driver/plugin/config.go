@@ -30,6 +30,10 @@ type operatorConfig struct {
 	AllowedGroups        []string `codec:"allowed_groups"`
 	DefaultImage         string   `codec:"default_image"`
 	Docker               engine   `codec:"docker"`
+	Apptainer            program  `codec:"apptainer"`
+	RequireDigest        bool     `codec:"require_digest"`
+	MaxImageMB           int      `codec:"max_image_mb"`
+	Volumes              volumes  `codec:"volumes"`
 	Exec                 exec     `codec:"exec"`
 }
 
@@ -62,11 +66,15 @@ func operatorSchema() *nomadplugin.Spec {
 		"allowed_users":          h.Default(h.Attr("allowed_users", "list(string)"), h.Strings()),
 		"allowed_groups":         h.Default(h.Attr("allowed_groups", "list(string)"), h.Strings()),
 		"default_image":          h.Default(h.Attr("default_image", "string"), h.String("")),
+		"require_digest":         h.Default(h.Attr("require_digest", "bool"), h.Bool(false)),
+		"max_image_mb":           h.Default(h.Attr("max_image_mb", "number"), h.Int(defaultMaxImageMB)),
+		"volumes":                volumesSpec,
 		"docker": h.Default(
 			h.Block("docker", h.Object(h.Fields{"endpoint": h.Default(h.Attr("endpoint", "string"), h.String(""))})),
 			h.Literal(`{ endpoint = "" }`),
 		),
-		"exec": execSpec,
+		"apptainer": programSpec,
+		"exec":      execSpec,
 	})
 }
 
@@ -103,6 +111,9 @@ type jobConfig struct {
 
 	AgentSocket agentSocket `codec:"agent_socket"`
 	Viewer      viewer      `codec:"viewer"`
+
+	Docker    container `codec:"docker"`
+	Apptainer appBox    `codec:"apptainer"`
 }
 
 type agentSocket struct {
@@ -155,6 +166,8 @@ func jobSchema() *nomadplugin.Spec {
 			})),
 			h.Literal(`{ mode = "`+d.AgentSocketMode+`", group = "", uids = [] }`),
 		),
+		"docker":    containerSpec,
+		"apptainer": appBoxSpec,
 		"viewer": h.Default(
 			h.Block("viewer", h.Object(h.Fields{
 				"port":     h.Default(h.Attr("port", "string"), h.String("")),
@@ -177,6 +190,9 @@ func (c jobConfig) config() screen.Config {
 		IdleStop: c.IdleStop, IdleAction: c.IdleAction,
 		AgentSocketMode: c.AgentSocket.Mode, AgentSocketGroup: c.AgentSocket.Group, AgentSocketUIDs: c.AgentSocket.UIDs,
 		ViewerPort: c.Viewer.Port, ViewerTLSCert: c.Viewer.TLSCert, ViewerTLSKey: c.Viewer.TLSKey,
+		DockerNetworkMode: c.Docker.NetworkMode, DockerShmSizeMB: c.Docker.ShmSizeMB, DockerPidsLimit: c.Docker.PidsLimit,
+		DockerVolumes: c.Docker.Volumes, DockerLabels: c.Docker.Labels,
+		ApptainerBinds: c.Apptainer.Binds, ApptainerWritable: c.Apptainer.Writable, ApptainerTmpfsMB: c.Apptainer.TmpfsMB,
 	}
 }
 
@@ -214,6 +230,12 @@ func (c operatorConfig) settings(executable string, dirs defaultDirs) (task.Sett
 	if !slices.Contains([]screen.Role{screen.RoleViewer, screen.RoleControl, screen.RoleOperator}, s.Exec.Role) {
 		faults.Add("exec.role", c.Exec.Role, "is not one of viewer, control, operator")
 	}
+	c.Apptainer.check(&faults)
+	s.Volumes = c.Volumes.settings(&faults)
+	s.RequireDigest, s.MaxImageBytes = c.RequireDigest, uint64(max(c.MaxImageMB, 0))<<20
+	if c.MaxImageMB < 0 || c.MaxImageMB > math.MaxInt32 {
+		faults.Add("max_image_mb", strconv.Itoa(c.MaxImageMB), "must be 0 (no limit) or more")
+	}
 	return s, faults.Err()
 }
 
@@ -248,7 +270,8 @@ func parseUIDRange(faults *screen.Faults, text string) (first, last uint32) {
 func defaultConfig() operatorConfig {
 	return operatorConfig{
 		IsolationOrder: []string{"docker", "apptainer"}, Displays: "20-89", UIDRange: "70000-79999", MinUID: 1000,
-		Exec: exec{Shell: true, Role: string(screen.RoleOperator)},
+		MaxImageMB: defaultMaxImageMB,
+		Exec:       exec{Shell: true, Role: string(screen.RoleOperator)},
 	}
 }
 

@@ -57,6 +57,8 @@ func TestOperatorConfig(t *testing.T) {
 		"min uid":    {`min_uid = 0`, []string{"min_uid:"}},
 		"tcp engine": {"docker {\n  endpoint = \"tcp://10.0.0.1:2375\"\n}", []string{"docker.endpoint"}},
 		"engine":     {"default_image = \"desk:1\"\ndocker {\n  endpoint = \"unix:///run/other.sock\"\n}", nil},
+		"apptainer":  {"apptainer {\n  path = \"/opt/apptainer/bin/apptainer\"\n  image_dirs = [\"/srv/images\"]\n}", nil},
+		"apptainers": {"apptainer {\n  path = \"bin/apptainer\"\n  image_dirs = [\"/\", \"images\"]\n}", []string{"apptainer.path:", "apptainer.image_dirs: \"/\"", "apptainer.image_dirs: \"images\""}},
 		"exec role":  {`exec { role = "boss" }`, []string{"exec.role:"}},
 		"several":    {"displays = \"x\"\nuid_range = \"y\"\nstate_dir = \"z\"", []string{"displays:", "uid_range:", "state_dir:"}},
 	} {

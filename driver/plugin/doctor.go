@@ -10,8 +10,9 @@ import (
 	"io"
 	"time"
 
+	"github.com/hashicorp/go-hclog"
+
 	"github.com/botscreen/botscreen/driver/fingerprint"
-	"github.com/botscreen/botscreen/driver/isolation/docker"
 )
 
 // doctorLimit bounds the whole diagnosis.
@@ -42,13 +43,13 @@ func Doctor(args []string, stdout, stderr io.Writer) int {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), doctorLimit)
 	defer cancel()
-	engine, err := docker.New("", settings.StateDir)
+	engines, err := newEngines(config, settings, hclog.NewNullLogger())
 	if err != nil {
 		_, _ = fmt.Fprintln(stderr, "doctor:", err)
 		return doctorMisuse
 	}
-	defer engine.Close()
-	diagnosis := newFingerprinter(settings, engine).Diagnose(ctx)
+	defer engines.docker.Close()
+	diagnosis := newFingerprinter(settings, engines).Diagnose(ctx)
 	if *asJSON {
 		err = json.NewEncoder(stdout).Encode(diagnosis)
 	} else {

@@ -6,6 +6,7 @@ import (
 	"context"
 
 	"github.com/botscreen/botscreen/driver/fingerprint"
+	"github.com/botscreen/botscreen/driver/isolation/apptainer"
 	"github.com/botscreen/botscreen/driver/isolation/docker"
 	"github.com/botscreen/botscreen/driver/requirements"
 	"github.com/botscreen/botscreen/driver/task"
@@ -19,19 +20,19 @@ func (d *Driver) Fingerprint(ctx context.Context, send func(*nomadplugin.Fingerp
 		return err
 	}
 	d.mu.Lock()
-	watcher := newFingerprinter(d.settings, d.engine)
+	watcher := newFingerprinter(d.settings, d.engines)
 	d.mu.Unlock()
 	return watcher.Watch(ctx, func(s fingerprint.Snapshot) error { return send(fingerprintMessage(s)) })
 }
 
-func newFingerprinter(settings task.Settings, engine *docker.Boundary) *fingerprint.Fingerprinter {
+func newFingerprinter(settings task.Settings, e engines) *fingerprint.Fingerprinter {
 	order := make([]string, len(settings.Order))
 	for i, kind := range settings.Order {
 		order[i] = string(kind)
 	}
 	return &fingerprint.Fingerprinter{
 		Version: Version, Order: order, Band: settings.Band,
-		Probes: []fingerprint.Probe{fingerprint.NewHostProbe(requirements.Host{}, settings.AllowHost), dockerProbe{engine}},
+		Probes: []fingerprint.Probe{fingerprint.NewHostProbe(requirements.Host{}, settings.AllowHost), dockerProbe{e.docker}, apptainerProbe{e.apptainer}},
 	}
 }
 
@@ -42,6 +43,16 @@ func (dockerProbe) Kind() string { return fingerprint.Docker }
 
 func (p dockerProbe) Check(ctx context.Context) fingerprint.Report {
 	health := p.engine.Check(ctx)
+	return fingerprint.Report{Ready: health.Ready, Reason: health.Reason, Version: health.Version}
+}
+
+// apptainerProbe tells whether apptainer can run screens.
+type apptainerProbe struct{ boundary *apptainer.Boundary }
+
+func (apptainerProbe) Kind() string { return fingerprint.Apptainer }
+
+func (p apptainerProbe) Check(ctx context.Context) fingerprint.Report {
+	health := p.boundary.Check(ctx)
 	return fingerprint.Report{Ready: health.Ready, Reason: health.Reason, Version: health.Version}
 }
 

@@ -15,6 +15,7 @@ import (
 
 	"github.com/botscreen/botscreen/driver/cgroup"
 	"github.com/botscreen/botscreen/driver/isolation"
+	"github.com/botscreen/botscreen/driver/isolation/apptainer"
 	"github.com/botscreen/botscreen/driver/isolation/docker"
 	"github.com/botscreen/botscreen/driver/isolation/host"
 	"github.com/botscreen/botscreen/driver/task"
@@ -29,7 +30,7 @@ type Driver struct {
 
 	mu       sync.Mutex // guards all below
 	settings task.Settings
-	engine   *docker.Boundary
+	engines  engines
 	manager  *task.Manager
 	mhz      float64 // one core's share of the node's compute, for stats
 	reaping  context.CancelFunc
@@ -69,9 +70,9 @@ func (d *Driver) SetConfig(_ context.Context, req *nomadplugin.SetConfigRequest)
 	if err != nil {
 		return fmt.Errorf("plugin config: %w", err)
 	}
-	engine, err := docker.New(config.Docker.Endpoint, settings.StateDir)
+	engines, err := newEngines(config, settings, d.log)
 	if err != nil {
-		return fmt.Errorf("plugin config: docker.endpoint: %w", err)
+		return fmt.Errorf("plugin config: %w", err)
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -82,19 +83,39 @@ func (d *Driver) SetConfig(_ context.Context, req *nomadplugin.SetConfigRequest)
 		d.log.Warn("the new plugin config is used after the next restart of the plugin: screens of the present one run")
 		return nil
 	}
-	d.settings, d.engine = settings, engine
-	d.manager = task.New(settings, boundaries(engine, d.log), d.environ, d.log)
+	d.settings, d.engines = settings, engines
+	d.manager = task.New(settings, engines.boundaries(), d.environ, d.log)
 	return nil
 }
 
-// boundaries are the isolations of this build.
-func boundaries(engine *docker.Boundary, log hclog.Logger) []isolation.Boundary {
+// engines are what runs screens on this node.
+type engines struct {
+	host      *host.Boundary
+	docker    *docker.Boundary
+	apptainer *apptainer.Boundary
+}
+
+// newEngines touches nothing outside of this process.
+func newEngines(config operatorConfig, settings task.Settings, log hclog.Logger) (engines, error) {
 	groups, err := cgroup.Open(cgroup.Host{}, "")
 	if err != nil {
 		log.Debug("screens get no cgroup on this node", "reason", err)
 		groups = nil
 	}
-	return []isolation.Boundary{&host.Boundary{Cgroups: groups}, engine}
+	engine, err := docker.New(config.Docker.Endpoint, settings.StateDir)
+	if err != nil {
+		return engines{}, fmt.Errorf("docker.endpoint: %w", err)
+	}
+	return engines{
+		host: &host.Boundary{Cgroups: groups}, docker: engine,
+		apptainer: apptainer.New(apptainer.Options{
+			Path: config.Apptainer.Path, ImageDirs: config.Apptainer.ImageDirs, StateDir: settings.StateDir, Cgroups: groups,
+		}),
+	}, nil
+}
+
+func (e engines) boundaries() []isolation.Boundary {
+	return []isolation.Boundary{e.host, e.docker, e.apptainer}
 }
 
 // tasks is the manager; a driver that was never configured has the defaults.

@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/botscreen/botscreen/driver/isolation"
 	"github.com/botscreen/botscreen/shared/screen"
 )
 
@@ -107,6 +108,9 @@ func (p places) makeRun(uid, gid uint32) error {
 // removeRun deletes the run directory. os.RemoveAll walks by descriptors and follows
 // no link, so what the session left in x cannot lead it elsewhere.
 func (p places) removeRun() error {
+	if err := isolation.Unbind(p.run); err != nil { // what a job bound is not ours to delete
+		return fmt.Errorf("remove run directory: %w", err)
+	}
 	if err := os.RemoveAll(p.run); err != nil {
 		return fmt.Errorf("remove run directory: %w", err)
 	}

@@ -29,6 +29,11 @@ type Settings struct {
 	// DefaultImage is what sandboxes run whose job names no image.
 	DefaultImage string
 	Band         display.Band
+	// RequireDigest refuses images that are not named by their digest (X41).
+	RequireDigest bool
+	// MaxImageBytes bounds an image that is fetched; 0 is no limit (X30).
+	MaxImageBytes uint64
+	Volumes       VolumePolicy
 	// FirstUID and LastUID are the driver's own uids: two for each profile, one for the
 	// supervisor and one for the session of a job without `user`.
 	FirstUID, LastUID uint32

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"time"
@@ -37,6 +38,7 @@ type start struct {
 	undo    []func()
 
 	boundary isolation.Boundary
+	binds    []isolation.Volume
 	stdout   *os.File
 	stderr   *os.File
 	sandbox  isolation.Sandbox
@@ -80,6 +82,7 @@ func (s *start) run(ctx context.Context) (_ *Task, err error) {
 		s.resolveAccounts,
 		s.checkViewer,
 		s.resolveImage,
+		s.resolveVolumes,
 		s.openLogs,
 		s.bringUp,
 	}
@@ -190,9 +193,14 @@ func (s *start) resolveImage(ctx context.Context) error {
 	if reference == "" {
 		reference = s.m.settings.DefaultImage
 	}
+	if s.m.settings.RequireDigest && !digested.MatchString(reference) {
+		return screen.Faults{{Field: "image", Value: reference, Want: "must name its digest, as in \"desk@sha256:…\": this node has require_digest"}}
+	}
 	ctx, cancel := context.WithTimeout(ctx, pullLimit)
 	defer cancel()
-	image, err := imager.Resolve(ctx, reference, func() {
+	image, err := imager.Resolve(ctx, isolation.ImageOrder{
+		Reference: reference, Account: s.record.Account, MaxBytes: s.m.settings.MaxImageBytes,
+	}, func() {
 		s.say(screen.Queued, control.EventState, "Pulling the image "+reference)
 	})
 	if err != nil {
@@ -200,6 +208,20 @@ func (s *start) resolveImage(ctx context.Context) error {
 	}
 	s.record.Image, s.record.ImageDigest = image.Reference, image.Digest
 	return nil
+}
+
+// digested is a reference that one image only can have.
+var digested = regexp.MustCompile(`@sha256:[0-9a-f]{64}$`)
+
+// resolveVolumes finds what the job binds before anything is started.
+func (s *start) resolveVolumes(context.Context) (err error) {
+	switch spec := s.request.Spec; s.record.Isolation {
+	case screen.Docker:
+		s.binds, err = s.volumes("docker.volumes", spec.Docker.Volumes)
+	case screen.Apptainer:
+		s.binds, err = s.volumes("apptainer.binds", spec.Apptainer.Binds)
+	}
+	return err
 }
 
 func (s *start) openLogs(ctx context.Context) (err error) {
@@ -376,18 +398,30 @@ func (s *start) order() isolation.Order {
 	if s.request.Spec.ExposeSecrets {
 		hidden = nil
 	}
-	return isolation.Order{
+	order := isolation.Order{
 		ID: s.request.screenID(), Instance: s.record.Instance, Binary: s.m.binary, Account: s.record.Account,
 		DialDir: s.places.dial, XDir: s.places.x, Home: s.places.data, Hidden: hidden, Scratch: s.places.scratch,
 		Log: s.stdout, ErrorLog: s.stderr, Limits: s.request.Limits,
 		JoinCgroups: s.request.JoinCgroups, NetworkNamespace: s.request.NetworkNamespace,
-		Image: s.record.Image,
+		Image: s.record.Image, Volumes: s.binds,
 		Labels: map[string]string{
 			"namespace": s.request.Namespace, "job": s.request.JobID, "alloc": s.request.AllocID,
 			"task": s.request.TaskName, "profile": string(s.request.Spec.Profile),
 		},
 	}
+	switch spec := s.request.Spec; s.record.Isolation {
+	case screen.Docker:
+		order.Network, order.ShmBytes, order.OwnLabels = spec.Docker.NetworkMode, megabytes(spec.Docker.ShmSizeMB), spec.Docker.Labels
+		if spec.Docker.PidsLimit > 0 {
+			order.Limits.PidsMax = uint64(spec.Docker.PidsLimit)
+		}
+	case screen.Apptainer:
+		order.Writable, order.TmpBytes = spec.Apptainer.Writable, megabytes(spec.Apptainer.TmpfsMB)
+	}
+	return order
 }
+
+func megabytes(n int) uint64 { return uint64(max(n, 0)) << 20 }
 
 func (s *start) launchSupervisor() error {
 	sup, err := s.m.launchSupervisor(&s.record, s.places, s.plan())

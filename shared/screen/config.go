@@ -51,6 +51,16 @@ type Config struct {
 	ViewerPort       string
 	ViewerTLSCert    string
 	ViewerTLSKey     string
+
+	// What a sandbox is made of, see DockerOptions and ApptainerOptions; zero values are the defaults.
+	DockerNetworkMode string
+	DockerShmSizeMB   int
+	DockerPidsLimit   int
+	DockerVolumes     []string
+	DockerLabels      map[string]string
+	ApptainerBinds    []string
+	ApptainerWritable bool
+	ApptainerTmpfsMB  int
 }
 
 // Defaults is what a job gets that only names its profile.
@@ -105,6 +115,8 @@ type Spec struct {
 	Idle            IdlePolicy
 	AgentSocket     AgentSocket
 	Viewer          *ViewerListener // nil: none
+	Docker          DockerOptions
+	Apptainer       ApptainerOptions
 }
 
 // ExecPolicy bounds what Nomad's alloc exec may do in this screen (X19).
@@ -129,7 +141,7 @@ func (s Spec) Deadline(chosen Isolation) time.Duration {
 var (
 	keyboardLayout = regexp.MustCompile(`^[a-z]{2,8}(\([a-z0-9_-]+\))?(,[a-z]{2,8}(\([a-z0-9_-]+\))?){0,3}$`)
 	// imageReference is what an engine may be asked for: one word that is no option.
-	imageReference = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9._:/@-]{0,511}$`)
+	imageReference = regexp.MustCompile(`^[a-zA-Z0-9/][a-zA-Z0-9._:/@-]{0,511}$`)
 	envName        = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,127}$`)
 )
 
@@ -174,6 +186,8 @@ func (c Config) Validate() (Spec, error) {
 	spec.Idle = c.validateIdle(&faults)
 	spec.AgentSocket = c.validateAgentSocket(&faults)
 	spec.Viewer = c.validateViewer(&faults)
+	spec.Docker = c.validateDocker(&faults)
+	spec.Apptainer = c.validateApptainer(&faults)
 	if c.ExposeDisplay && spec.Isolation != Host {
 		faults.Add("expose_display", "", "needs `isolation = \"host\"`: a sandboxed display cannot be shared with other tasks")
 	}

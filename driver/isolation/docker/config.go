@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"fmt"
 	"io/fs"
+	"maps"
 	"path"
 	"slices"
 	"strconv"
@@ -72,6 +73,7 @@ func environment(img Image) []string {
 // labels name the run for Adopt and its screen for people.
 func labels(order isolation.Order, owner string) map[string]string {
 	all := map[string]string{}
+	maps.Copy(all, order.OwnLabels) // ours win
 	for name, value := range order.Labels {
 		all[labelPrefix+name] = value
 	}
@@ -88,7 +90,7 @@ func hostConfig(order isolation.Order, img Image, profile string) *container.Hos
 	pids := int64(cmp.Or(order.Limits.PidsMax, defaultPids))
 	memory := int64(order.Limits.MemoryBytes)
 	return &container.HostConfig{
-		NetworkMode:    "none",
+		NetworkMode:    networkMode(order),
 		IpcMode:        "private",
 		UsernsMode:     "host", // the uids are the node's: the home belongs to them
 		RestartPolicy:  container.RestartPolicy{Name: container.RestartPolicyDisabled},
@@ -132,6 +134,9 @@ func mounts(order isolation.Order, img Image) []mount.Mount {
 	for _, file := range accountFiles(order) {
 		all = append(all, bind(path.Join(order.Scratch, file.name), file.target, true))
 	}
+	for i, volume := range order.Volumes {
+		all = append(all, bind(path.Join(order.Scratch, volumeName(i)), volume.Target, volume.ReadOnly))
+	}
 	for _, volume := range img.volumes {
 		taken := slices.ContainsFunc(all, func(m mount.Mount) bool { return m.Target == path.Clean(volume) })
 		if !taken {
@@ -139,6 +144,25 @@ func mounts(order isolation.Order, img Image) []mount.Mount {
 		}
 	}
 	return all
+}
+
+func volumeName(i int) string { return "volume-" + strconv.Itoa(i) }
+
+// bindVolumes holds what the job binds by mounts in a directory that is root's alone: an
+// engine takes paths, and looks for them long after they were checked (X5).
+func bindVolumes(order isolation.Order) error {
+	for i, volume := range order.Volumes {
+		source, err := volume.Open()
+		if err != nil {
+			return &RefusedError{Err: err, Reason: fmt.Sprintf("%s cannot be bound (%v). Correct `volumes` in the job", path.Join(volume.Base, volume.Path), err)}
+		}
+		_, err = isolation.Bind(source, order.Scratch, volumeName(i))
+		_ = source.Close()
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func bind(source, target string, readOnly bool) mount.Mount {

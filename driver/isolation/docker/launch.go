@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"time"
 
 	"github.com/containerd/errdefs"
@@ -15,6 +14,7 @@ import (
 
 	"github.com/botscreen/botscreen/driver/isolation"
 	"github.com/botscreen/botscreen/driver/process"
+	"github.com/botscreen/botscreen/shared/screen"
 )
 
 // Launch makes and starts a container with the session as its first process. The image
@@ -35,19 +35,27 @@ func (b *Boundary) launch(ctx context.Context, order isolation.Order) (*sandbox,
 	if err != nil {
 		return nil, err
 	}
+	if order.Network == screen.NetworkBridge {
+		if err := b.ensureBridge(ctx); err != nil {
+			return nil, err
+		}
+	}
 	if err := writeAccountFiles(order); err != nil {
 		return nil, err
+	}
+	if err := bindVolumes(order); err != nil {
+		return nil, errors.Join(err, isolation.Unbind(order.Scratch))
 	}
 	ctx, cancel := context.WithTimeout(ctx, startLimit)
 	defer cancel()
 	id, err := b.create(ctx, order, img)
 	if err != nil {
 		// The engine may have made it although its answer did not come.
-		return nil, errors.Join(err, b.discard(ctx, containerName(order)))
+		return nil, errors.Join(err, b.discard(ctx, containerName(order)), isolation.Unbind(order.Scratch))
 	}
 	s, err := b.start(ctx, id, order)
 	if err != nil {
-		return nil, errors.Join(err, b.discard(ctx, id))
+		return nil, errors.Join(err, b.discard(ctx, id), isolation.Unbind(order.Scratch))
 	}
 	return s, nil
 }
@@ -164,12 +172,4 @@ func (b *Boundary) adopt(ctx context.Context, record isolation.Record) (*sandbox
 		}
 	}
 	return b.follow(record)
-}
-
-// removeScratch takes away what a run's launch wrote.
-func removeScratch(record isolation.Record) error {
-	if record.Scratch == "" {
-		return nil
-	}
-	return os.RemoveAll(record.Scratch)
 }

@@ -26,7 +26,8 @@ func (b *Boundary) Refusal(ctx context.Context) string {
 
 // Resolve takes the image that is on the node, and pulls only one that is not: a tag
 // that moved at its registry never changes a screen behind its owner's back (P5).
-func (b *Boundary) Resolve(ctx context.Context, reference string, pulling func()) (isolation.Image, error) {
+func (b *Boundary) Resolve(ctx context.Context, wanted isolation.ImageOrder, pulling func()) (isolation.Image, error) {
+	reference := strings.TrimPrefix(wanted.Reference, "docker://") // apptainer's way to say registry
 	img, err := b.Inspect(ctx, reference)
 	var refused *RefusedError
 	if errors.As(err, &refused) && errdefs.IsNotFound(refused.Err) {

@@ -213,7 +213,7 @@ func (s *sandbox) Remove(ctx context.Context) error {
 		}
 		_ = s.handle.Close()
 	}
-	return errors.Join(s.b.remove(ctx, s.record.Container), removeScratch(s.record))
+	return errors.Join(s.b.remove(ctx, s.record.Container), isolation.RemoveScratch(s.record))
 }
 
 // OOMKilled is the engine's word, now or at the end.

@@ -9,16 +9,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
-	"os"
 	"os/exec"
-	"path/filepath"
 	"syscall"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/botscreen/botscreen/driver/cgroup"
 	"github.com/botscreen/botscreen/driver/isolation"
+	"github.com/botscreen/botscreen/driver/isolation/namespace"
 	"github.com/botscreen/botscreen/driver/process"
 	"github.com/botscreen/botscreen/shared/screen"
 )
@@ -43,21 +41,15 @@ func (b *Boundary) Kind() screen.Isolation { return screen.Host }
 func (b *Boundary) Intent(order isolation.Order) isolation.Record {
 	r := isolation.Record{Isolation: screen.Host, Instance: order.Instance, Scratch: order.Scratch}
 	if b.Cgroups != nil {
-		r.Cgroup = groupName(order)
+		r.Cgroup = isolation.GroupName(order)
 	}
 	return r
-}
-
-// groupName is this run's own: two drivers with other directories may each have a screen
-// of the same name.
-func groupName(order isolation.Order) string {
-	return order.ID.Hash() + "-" + order.Instance[:8]
 }
 
 // Launch starts the session. It gets no privilege, no environment of the plugin and no
 // descriptor but its log; the plan reaches it from its supervisor.
 func (b *Boundary) Launch(ctx context.Context, order isolation.Order) (isolation.Sandbox, error) {
-	group, err := b.createGroup(order)
+	group, err := isolation.CreateGroup(b.Cgroups, isolation.GroupName(order), order.Limits)
 	if err != nil {
 		return nil, fmt.Errorf("launch session: %w", err)
 	}
@@ -75,30 +67,6 @@ func (b *Boundary) Launch(ctx context.Context, order isolation.Order) (isolation
 	}
 	go s.reap()
 	return s, nil
-}
-
-// createGroup is nil without error where this node lets us make none.
-func (b *Boundary) createGroup(order isolation.Order) (*cgroup.Group, error) {
-	if b.Cgroups == nil {
-		return nil, nil
-	}
-	group, err := b.Cgroups.Create(groupName(order), order.Limits)
-	var unavailable *cgroup.UnavailableError
-	if errors.As(err, &unavailable) {
-		return nil, nil
-	}
-	return group, err
-}
-
-func (b *Boundary) openGroup(name string) (*cgroup.Group, error) {
-	if b.Cgroups == nil || name == "" {
-		return nil, nil
-	}
-	group, err := b.Cgroups.Open(name)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil // nothing of the screen is left in it
-	}
-	return group, err
 }
 
 func command(order isolation.Order) *exec.Cmd {
@@ -126,12 +94,12 @@ func (b *Boundary) admit(cmd *exec.Cmd, group *cgroup.Group, order isolation.Ord
 		}
 	}
 	for _, dir := range order.JoinCgroups {
-		if err := joinCgroup(dir, cmd.Process.Pid); err != nil {
+		if err := namespace.JoinCgroup(dir, cmd.Process.Pid); err != nil {
 			return nil, err
 		}
 	}
 	if !order.Account.Inherited {
-		if err := checkIdentity(cmd.Process.Pid, order.Account); err != nil {
+		if err := namespace.CheckIdentity(cmd.Process.Pid, order.Account); err != nil {
 			return nil, err
 		}
 	}
@@ -144,23 +112,6 @@ func (b *Boundary) admit(cmd *exec.Cmd, group *cgroup.Group, order isolation.Ord
 	return &sandbox{cmd: cmd, group: group, record: record, done: make(chan struct{})}, nil
 }
 
-// joinCgroup puts the process into a group that Nomad made. One that is not there is no
-// failure: an agent without privilege makes none.
-func joinCgroup(dir string, pid int) error {
-	f, err := os.OpenFile(filepath.Join(dir, "cgroup.procs"), os.O_WRONLY, 0)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("join Nomad's cgroup: %w", err)
-	}
-	defer f.Close()
-	if _, err := fmt.Fprint(f, pid); err != nil {
-		return fmt.Errorf("join Nomad's cgroup %s: %w", dir, err)
-	}
-	return nil
-}
-
 func removeGroup(ctx context.Context, group *cgroup.Group) {
 	if group == nil {
 		return
@@ -171,7 +122,7 @@ func removeGroup(ctx context.Context, group *cgroup.Group) {
 
 // Adopt finds the sandbox again by the record, never by a pid alone.
 func (b *Boundary) Adopt(_ context.Context, record isolation.Record) (isolation.Sandbox, error) {
-	group, err := b.openGroup(record.Cgroup)
+	group, err := isolation.OpenGroup(b.Cgroups, record)
 	if err != nil {
 		return nil, fmt.Errorf("adopt session: %w", err)
 	}
@@ -289,31 +240,12 @@ func (s *sandbox) Remove(context.Context) error {
 	if s.group != nil {
 		errs = append(errs, s.group.Remove())
 	}
-	if s.record.Scratch != "" {
-		errs = append(errs, os.RemoveAll(s.record.Scratch))
-	}
+	errs = append(errs, isolation.RemoveScratch(s.record))
 	return errors.Join(errs...)
 }
 
-func (s *sandbox) OOMKilled() bool {
-	if s.group == nil {
-		return false
-	}
-	n, err := s.group.OOMKills()
-	return err == nil && n > 0
-}
+func (s *sandbox) OOMKilled() bool { return isolation.OOMKilled(s.group) }
 
 func (s *sandbox) Usage(context.Context) (isolation.Usage, error) {
-	if s.group == nil {
-		return isolation.Usage{}, errors.New("measure screen: it has no cgroup on this node")
-	}
-	stats, err := s.group.Stats()
-	if err != nil {
-		return isolation.Usage{}, fmt.Errorf("measure screen: %w", err)
-	}
-	pids, err := s.group.Procs()
-	if err != nil {
-		return isolation.Usage{}, fmt.Errorf("measure screen: %w", err)
-	}
-	return isolation.Usage{Stats: stats, PIDs: pids}, nil
+	return isolation.GroupUsage(s.group)
 }

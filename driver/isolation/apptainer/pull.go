@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package apptainer
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/botscreen/botscreen/driver/cgroup"
+	"github.com/botscreen/botscreen/driver/isolation"
+	"github.com/botscreen/botscreen/driver/isolation/namespace"
+)
+
+// pullThreads bounds the processes of a fetch: it unpacks on all cores.
+const pullThreads = 1024
+
+// fetched is the file of an image from a registry: the one that was made for the very
+// same reference, else a new one.
+func (b *Boundary) fetched(ctx context.Context, wanted isolation.ImageOrder, pulling func()) (string, error) {
+	reference := strings.TrimPrefix(wanted.Reference, registryScheme)
+	path := filepath.Join(b.imagesDir(), fileName(reference))
+	turn := b.turn(reference)
+	turn.Lock() // two starts that want one image fetch it once
+	defer turn.Unlock()
+	if f, err := b.open(path); err == nil {
+		_ = f.Close()
+		return path, nil
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		return "", err
+	}
+	if wanted.Account.UID == 0 {
+		return "", check(isolation.Order{Account: wanted.Account})
+	}
+	pulling()
+	if err := b.fetch(ctx, reference, path, wanted); err != nil {
+		var refused *RefusedError
+		if errors.As(err, &refused) {
+			return "", err
+		}
+		return "", &RefusedError{passes: true, Err: fmt.Errorf("pull image %s: %w", reference, err), Reason: fmt.Sprintf("the image %s could not be pulled (%s). Check its name and the registry; what runs now is not touched", reference, err)}
+	}
+	return path, nil
+}
+
+// fileName is where a reference's image is kept: a name says nothing about paths.
+func fileName(reference string) string {
+	sum := sha256.Sum256([]byte(reference))
+	return hex.EncodeToString(sum[:12]) + ".sif"
+}
+
+func (b *Boundary) turn(reference string) *sync.Mutex {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.pulls[reference] == nil {
+		b.pulls[reference] = &sync.Mutex{}
+	}
+	return b.pulls[reference]
+}
+
+// fetch lets apptainer make a file of the image, as the screen's own uid: layers are
+// unpacked on the way, and root must not do that (X22). What it made becomes root's by
+// a copy; nobody holds that open for writing.
+func (b *Boundary) fetch(ctx context.Context, reference, path string, wanted isolation.ImageOrder) error {
+	account := wanted.Account
+	program, err := b.program()
+	if err != nil {
+		return err
+	}
+	images, err := b.openImages()
+	if err != nil {
+		return err
+	}
+	defer images.Close()
+	name := "pull-" + random()
+	if err := images.Mkdir(name, 0o711); err != nil {
+		return err
+	}
+	defer images.RemoveAll(name)
+	if err := images.Mkdir(name+"/work", 0o700); err != nil {
+		return err
+	}
+	if err := images.Mkdir(name+"/node", 0o700); err != nil {
+		return err
+	}
+	if !account.Inherited {
+		if err := images.Chown(name+"/work", int(account.UID), int(account.GID)); err != nil {
+			return err
+		}
+	}
+	if err := b.runPull(ctx, program, reference, filepath.Join(b.imagesDir(), name), account); err != nil {
+		return err
+	}
+	made, err := openMade(images, name+"/work/image.sif", account)
+	if err != nil {
+		return err
+	}
+	defer made.Close()
+	if info, err := made.Stat(); err != nil {
+		return err
+	} else if wanted.MaxBytes > 0 && uint64(info.Size()) > wanted.MaxBytes {
+		return &RefusedError{Reason: fmt.Sprintf("the image %s has %d MB, and this node takes at most %d. Use a smaller one, or raise `max_image_mb` in the plugin's config", reference, info.Size()>>20, wanted.MaxBytes>>20)}
+	}
+	return keep(ctx, images, made, filepath.Base(path))
+}
+
+// openImages makes the folder of fetched images where it is missing. Its parent is
+// root's alone.
+func (b *Boundary) openImages() (*os.Root, error) {
+	state, err := os.OpenRoot(b.options.StateDir)
+	if err != nil {
+		return nil, err
+	}
+	defer state.Close()
+	if err := state.Mkdir("images", 0o711); err != nil && !errors.Is(err, fs.ErrExist) {
+		return nil, err
+	}
+	return state.OpenRoot("images")
+}
+
+func random() string {
+	var b [8]byte
+	_, _ = rand.Read(b[:]) // never fails, see crypto/rand
+	return hex.EncodeToString(b[:])
+}
+
+// runPull runs `apptainer pull` in a cgroup of its own; nothing of it is left after.
+func (b *Boundary) runPull(ctx context.Context, program, reference, dir string, account isolation.Account) error {
+	work := filepath.Join(dir, "work")
+	args := []string{"--silent", "pull", "--disable-cache"}
+	if b.insecure {
+		args = append(args, "--no-https")
+	}
+	cmd := exec.Command(program, append(args, filepath.Join(work, "image.sif"), registryScheme+reference)...)
+	cmd.Env, cmd.Dir = engineEnvironment(work), work
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if !account.Inherited {
+		cmd.SysProcAttr.Credential = &syscall.Credential{Uid: account.UID, Gid: account.GID}
+	}
+	words, err := newWords(dir)
+	if err != nil {
+		return err
+	}
+	defer words.close()
+	cmd.Stdout, cmd.Stderr = words.file, words.file
+	group, err := isolation.CreateGroup(b.options.Cgroups, "pull-"+filepath.Base(dir), cgroup.Limits{PidsMax: pullThreads})
+	if err != nil {
+		return err
+	}
+	err = startIn(cmd, group, nil, func() error {
+		if account.Inherited {
+			return nil
+		}
+		if err := namespace.OwnMounts(); err != nil {
+			return err
+		}
+		return namespace.NameAccount(filepath.Join(dir, "node"), account, work)
+	})
+	if err != nil {
+		return errors.Join(err, removeGroup(ctx, group))
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	select {
+	case err = <-ended:
+	case <-ctx.Done():
+		err = errors.Join(context.Cause(ctx), killTree(cmd.Process.Pid))
+		<-ended
+	}
+	if removed := removeGroup(ctx, group); removed != nil {
+		return removed
+	}
+	if err != nil && ctx.Err() == nil {
+		return fmt.Errorf("%w: %s", err, words.last())
+	}
+	return err
+}
+
+func removeGroup(ctx context.Context, group *cgroup.Group) error {
+	if group == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), startLimit)
+	defer cancel()
+	return errors.Join(group.Kill(ctx), group.Remove())
+}
+
+// openMade opens what a fetch made: a file of the account's with one name, and nothing
+// that a link leads to.
+func openMade(images *os.Root, name string, account isolation.Account) (*os.File, error) {
+	f, err := images.OpenFile(name, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	info, err := f.Stat()
+	if err == nil {
+		stat, ok := info.Sys().(*syscall.Stat_t)
+		if !ok || !info.Mode().IsRegular() || stat.Uid != account.UID || stat.Nlink != 1 {
+			err = errors.New("apptainer made no image file")
+		}
+	}
+	if err != nil {
+		_ = f.Close()
+		return nil, err
+	}
+	return f, nil
+}
+
+// keep copies an image to its name, in one step.
+func keep(ctx context.Context, images *os.Root, made *os.File, name string) error {
+	temporary := ".new-" + random()
+	f, err := images.OpenFile(temporary, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
+	if err != nil {
+		return err
+	}
+	defer images.Remove(temporary)
+	_, err = io.Copy(f, &reader{ctx, made})
+	if err = errors.Join(err, f.Chmod(0o644), f.Close()); err != nil {
+		return err
+	}
+	return images.Rename(temporary, name)
+}

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package isolation
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"strings"
+
+	"github.com/botscreen/botscreen/driver/cgroup"
+)
+
+// GroupName is the cgroup of one run: two drivers with other directories may each have a
+// screen of the same name, and OpenGroup tells runs apart by its end.
+func GroupName(order Order) string { return order.ID.Hash() + groupEnd(order.Instance) }
+
+func groupEnd(instance string) string { return "-" + instance[:min(8, len(instance))] }
+
+// CreateGroup makes the cgroup of a sandbox; it is nil without error where this node
+// lets us make none (X35).
+func CreateGroup(tree *cgroup.Tree, name string, limits cgroup.Limits) (*cgroup.Group, error) {
+	if tree == nil {
+		return nil, nil
+	}
+	group, err := tree.Create(name, limits)
+	var unavailable *cgroup.UnavailableError
+	if errors.As(err, &unavailable) {
+		return nil, nil
+	}
+	return group, err
+}
+
+// OpenGroup finds the cgroup of a record; it is nil without error where there is none. One
+// that another run made is refused: a name alone is no proof (X38).
+func OpenGroup(tree *cgroup.Tree, record Record) (*cgroup.Group, error) {
+	if tree == nil || record.Cgroup == "" {
+		return nil, nil
+	}
+	if !strings.HasSuffix(record.Cgroup, groupEnd(record.Instance)) {
+		return nil, fmt.Errorf("the cgroup %s is not this run's and is not touched", record.Cgroup)
+	}
+	group, err := tree.Open(record.Cgroup)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil // nothing of the screen is left in it
+	}
+	return group, err
+}
+
+// GroupUsage is one sample of a cgroup's counters; group may be nil.
+func GroupUsage(group *cgroup.Group) (Usage, error) {
+	if group == nil {
+		return Usage{}, errors.New("measure screen: it has no cgroup on this node")
+	}
+	stats, err := group.Stats()
+	if err != nil {
+		return Usage{}, fmt.Errorf("measure screen: %w", err)
+	}
+	pids, err := group.Procs()
+	if err != nil {
+		return Usage{}, fmt.Errorf("measure screen: %w", err)
+	}
+	return Usage{Stats: stats, PIDs: pids}, nil
+}
+
+// OOMKilled reports whether the kernel killed something in a cgroup for memory.
+func OOMKilled(group *cgroup.Group) bool {
+	if group == nil {
+		return false
+	}
+	n, err := group.OOMKills()
+	return err == nil && n > 0
+}
