@@ -24,7 +24,7 @@ func TestAcc(t *testing.T) {
 		start func(t *testing.T) *agent
 		tests []acceptance
 	}{
-		{"embedded", newEmbedded, append(everywhere, embeddedOnly...)},
+		{"embedded", func(t *testing.T) *agent { return newEmbedded(t) }, append(everywhere, embeddedOnly...)},
 		{"nomad", func(t *testing.T) *agent { return newNomad(t, false) }, everywhere},
 		{"nomad with ACLs", func(t *testing.T) *agent { return newNomad(t, true) }, append(underACLs, aclOnly...)},
 	}

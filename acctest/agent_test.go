@@ -47,13 +47,14 @@ plugin "nomad-driver-botscreen" {
     state_dir = %q
     run_dir   = %q
     displays  = %q
+    %s
   }
 }
 `
 
 // newEmbedded starts the agent of our own command.
-func newEmbedded(t *testing.T) *agent {
-	a := prepare(t, "embedded", "22000-22099")
+func newEmbedded(t *testing.T, options ...string) *agent {
+	a := prepare(t, "embedded", "22000-22099", options...)
 	port := freePort(t)
 	a.addr = fmt.Sprintf("http://127.0.0.1:%d", port)
 	a.command = []string{binary(t, "botscreen"), "agent", "-dev", "-config", filepath.Join(a.dir, "agent.hcl"),
@@ -70,7 +71,7 @@ func newEmbedded(t *testing.T) *agent {
 
 // newNomad starts a real agent, server and client with a data directory, where `nomad`
 // is on PATH.
-func newNomad(t *testing.T, acl bool) *agent {
+func newNomad(t *testing.T, acl bool, options ...string) *agent {
 	path, err := exec.LookPath("nomad")
 	if err != nil {
 		t.Skip("nomad is not on PATH")
@@ -79,7 +80,7 @@ func newNomad(t *testing.T, acl bool) *agent {
 	if acl {
 		variant, displays = "nomad with ACLs", "24000-24099"
 	}
-	a := prepare(t, variant, displays)
+	a := prepare(t, variant, displays, options...)
 	http, rpc, serf := freePort(t), freePort(t), freePort(t)
 	a.addr = fmt.Sprintf("http://127.0.0.1:%d", http)
 	config := fmt.Sprintf(`
@@ -127,8 +128,8 @@ telemetry {
 	return a
 }
 
-// prepare makes an agent's directory: plugins, and the driver's block.
-func prepare(t *testing.T, variant, displays string) *agent {
+// prepare makes an agent's directory: plugins, and the driver's block with further options.
+func prepare(t *testing.T, variant, displays string, options ...string) *agent {
 	t.Helper()
 	needDesktop(t)
 	a := &agent{t: t, variant: variant, dir: shortDir(t)}
@@ -148,7 +149,7 @@ func prepare(t *testing.T, variant, displays string) *agent {
 		}
 	}
 	writeFile(t, filepath.Join(a.dir, "agent.hcl"),
-		fmt.Sprintf(pluginBlock, filepath.Join(a.dir, "state"), filepath.Join(a.dir, "run"), displays))
+		fmt.Sprintf(pluginBlock, filepath.Join(a.dir, "state"), filepath.Join(a.dir, "run"), displays, strings.Join(options, "\n")))
 	t.Cleanup(func() {
 		a.stopAllJobs()
 		a.end(syscall.SIGTERM)

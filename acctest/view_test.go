@@ -41,12 +41,14 @@ func view(t *testing.T, a *agent, profile string) (socket string) {
 	return said.Socket
 }
 
-// viewed sees a desktop with a plain RFB client, whose click opens a menu once its user
-// has taken the screen (rules L7, R6).
-func viewed(t *testing.T, a *agent) {
-	a.must(t, "run", a.job(t, "viewed"))
-	defer a.botscreen(t, "stop", "--force", "viewed")
-	conn, err := net.Dial("unix", view(t, a, "viewed"))
+func viewed(t *testing.T, a *agent) { watchAndTake(t, a, a.job(t, "viewed"), "viewed") }
+
+// watchAndTake sees a job's desktop with a plain RFB client, whose click opens a menu once
+// its user has taken the screen (rules L7, R6).
+func watchAndTake(t *testing.T, a *agent, path, profile string) {
+	a.must(t, "run", path)
+	defer a.botscreen(t, "stop", "--force", profile)
+	conn, err := net.Dial("unix", view(t, a, profile))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -86,15 +88,15 @@ func viewed(t *testing.T, a *agent) {
 	if !bytes.Equal(picture().Pix, before.Pix) {
 		t.Error("a click of somebody who only watches changed the picture")
 	}
-	if l := leaseBy(t, a, "take", "viewed"); !l.You {
+	if l := leaseBy(t, a, "take", profile); !l.You {
 		t.Fatalf("the lease is %+v", l)
 	}
 	rightClick()
 	a.eventually("a menu where the holder clicked", func() bool { return !bytes.Equal(picture().Pix, before.Pix) })
-	if l := leaseBy(t, a, "release", "viewed"); l.Holder != "agent" {
+	if l := leaseBy(t, a, "release", profile); l.Holder != "agent" {
 		t.Errorf("the lease is %+v", l)
 	}
-	a.must(t, "stop", "viewed")
+	a.must(t, "stop", profile)
 	if _, err := client.Screenshot(t.Context()); err == nil {
 		t.Error("the screen has ended, its view has not")
 	}

@@ -214,9 +214,9 @@ func TestPackageComments(t *testing.T) {
 // rootCalls are path calls that follow links: as root they must not meet a path that
 // somebody else can change (threats.md X6). Each place that may make them says why.
 var rootCalls = map[string]string{
-	"driver/desktop":                 "runs as the screen's uid, never as root",
-	"driver/task/settings.go":        "parents are root's alone; ensureDir checks that",
-	"driver/isolation/namespace":     "the scratch directory is root's alone",
+	"driver/desktop":             "runs as the screen's uid, never as root",
+	"driver/task/settings.go":    "parents are root's alone; ensureDir checks that",
+	"driver/isolation/namespace": "the scratch directory is root's alone",
 }
 
 func TestX6PathCallsAsRoot(t *testing.T) {

@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package acctest
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// sandboxes are what a machine can have besides the raw host.
+var sandboxes = []struct {
+	kind, example, profile string
+	config                 func(t *testing.T) string // of the plugin; skips where there is none
+	left                   func(t *testing.T, a *agent) string
+}{
+	{"docker", "../examples/nomad/docker.nomad.hcl", "clerk", dockerConfig, containersLeft},
+	{"apptainer", "../examples/nomad/apptainer.nomad.hcl", "archivist", apptainerConfig, mountsLeft},
+}
+
+// TestAccIsolation walks a screen of each sandbox through each agent there is: job to
+// desktop to takeover to hand-back to stop, and nothing is left.
+func TestAccIsolation(t *testing.T) {
+	needDesktop(t)
+	for _, s := range sandboxes {
+		for _, v := range []struct {
+			name  string
+			start func(t *testing.T, options ...string) *agent
+		}{
+			{"embedded", newEmbedded},
+			{"nomad", func(t *testing.T, options ...string) *agent { return newNomad(t, false, options...) }},
+		} {
+			t.Run(s.kind+"_"+v.name, func(t *testing.T) {
+				config := s.config(t)
+				a := v.start(t, config)
+				name := s.kind + ": "
+				steps := []acceptance{
+					{name + "the example job", func(t *testing.T, a *agent) { sandboxedExample(t, a, s.kind, s.example, s.profile) }},
+					{name + "a person watches, takes and hands back", func(t *testing.T, a *agent) {
+						path := a.job(t, "boxed")
+						writeFile(t, path, replaceLine(readFile(t, path), "isolation", fmt.Sprintf("isolation = %q", s.kind)))
+						watchAndTake(t, a, path, "boxed")
+					}},
+					{name + "binds of the node are refused", bindsRefused(s.kind)},
+					{name + "an image that is not there", missingImage(s.kind)},
+				}
+				for _, step := range steps {
+					t.Run(strings.ReplaceAll(step.name, " ", "_"), func(t *testing.T) {
+						record(t, step.name, v.name)
+						step.run(t, a)
+					})
+				}
+				if left := s.left(t, a); left != "" {
+					t.Errorf("left behind:\n%s", left)
+				}
+			})
+		}
+	}
+}
+
+func readFile(t *testing.T, path string) string {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// dockerConfig is for an engine with the desktop image; scripts/with-engine.sh has one.
+func dockerConfig(t *testing.T) string {
+	t.Helper()
+	endpoint := os.Getenv("BOTSCREEN_TEST_DOCKER")
+	if endpoint == "" {
+		t.Skip("needs a docker engine: run by scripts/with-engine.sh")
+	}
+	image := os.Getenv("BOTSCREEN_TEST_IMAGE")
+	if image == "" {
+		image = "botscreen-desktop:test"
+	}
+	if out, err := docker(endpoint, "image", "inspect", image); err != nil {
+		t.Skipf("needs the image %s: %s", image, out)
+	}
+	return fmt.Sprintf("default_image = %q\ndocker {\n  endpoint = %q\n}", image, endpoint)
+}
+
+func docker(endpoint string, args ...string) (string, error) {
+	cmd := exec.Command("docker", args...)
+	cmd.Env = append(os.Environ(), "DOCKER_HOST="+endpoint)
+	out, err := cmd.CombinedOutput()
+	return string(out), err
+}
+
+// apptainerConfig is for the desktop image as a directory.
+func apptainerConfig(t *testing.T) string {
+	t.Helper()
+	path, err := exec.LookPath("apptainer")
+	if err != nil {
+		t.Skip("needs apptainer, and there is none on PATH")
+	}
+	root := os.Getenv("BOTSCREEN_TEST_ROOT")
+	if root == "" {
+		t.Skip("needs a directory with a desktop: run by scripts/with-engine.sh, or BOTSCREEN_TEST_ROOT names one")
+	}
+	return fmt.Sprintf("default_image = %q\napptainer {\n  path = %q\n  image_dirs = [%q]\n}", filepath.Base(root), path, filepath.Dir(root))
+}
+
+func containersLeft(t *testing.T, a *agent) string {
+	out, err := docker(os.Getenv("BOTSCREEN_TEST_DOCKER"), "ps", "--all", "--quiet", "--filter", "label=botscreen.owner="+filepath.Join(a.dir, "state"))
+	if err != nil {
+		t.Error(out)
+	}
+	return out + mountsLeft(t, a)
+}
+
+func mountsLeft(t *testing.T, a *agent) string {
+	var found strings.Builder
+	for line := range strings.Lines(readFile(t, "/proc/self/mountinfo")) {
+		if strings.Contains(line, filepath.Join(a.dir, "run")) {
+			found.WriteString(line)
+		}
+	}
+	groups, _ := filepath.Glob("/sys/fs/cgroup/*/botscreen/*")
+	for _, group := range groups {
+		for _, s := range []string{"boxed", "clerk", "archivist"} {
+			if strings.Contains(group, s) {
+				found.WriteString(group + "\n")
+			}
+		}
+	}
+	return found.String()
+}
+
+// sandboxedExample runs an example file, unchanged: it is a desktop, in the isolation it
+// asks for, whose fence holds and whose bind is there.
+func sandboxedExample(t *testing.T, a *agent, kind, example, profile string) {
+	a.must(t, "run", example)
+	defer a.botscreen(t, "stop", "--force", profile)
+	if width, height := screenshot(t, a, profile); width != 1440 || height != 900 {
+		t.Errorf("picture of %dx%d", width, height)
+	}
+	out := a.must(t, "status", profile)
+	if !strings.Contains(out, kind) {
+		t.Errorf("status does not name the isolation: %s", out)
+	}
+	a.eventually("the fence to be enforced", func() bool {
+		s := a.status(t, profile).Supervisor
+		return s != nil && s.Fence.Mode == "enforced"
+	})
+	who := a.must(t, "exec", "-T", profile, "sh", "-c", "id -u; ls -d /task; ls /alloc "+a.dir+"/data 2>/dev/null; env | grep -i -e token -e secret; true")
+	lines := strings.Fields(who)
+	if len(lines) != 2 || lines[0] == "0" || lines[1] != "/task" {
+		t.Errorf("inside: %q", who)
+	}
+	a.must(t, "exec", "-T", profile, "sh", "-c", "echo kept > ~/marker")
+	a.must(t, "stop", profile)
+	gone(t, a)
+	a.must(t, "run", example) // DOC-11: another sandbox, the same home
+	if out := a.must(t, "exec", "-T", profile, "sh", "-c", "cat ~/marker"); out != "kept\n" {
+		t.Errorf("the home has %q", out)
+	}
+	a.must(t, "stop", profile)
+	gone(t, a)
+}
+
+// bindsRefused: what a job may not see of the node is refused before anything starts,
+// with the field and the option that would allow it (X4).
+func bindsRefused(kind string) func(t *testing.T, a *agent) {
+	field := map[string]string{"docker": "docker.volumes", "apptainer": "apptainer.binds"}[kind]
+	option := strings.TrimPrefix(field, kind+".")
+	return func(t *testing.T, a *agent) {
+		path := a.job(t, "nosy", kind+` { `+option+` = ["/etc:/host", "local:/fine"] }`)
+		writeFile(t, path, replaceLine(readFile(t, path), "isolation", fmt.Sprintf("isolation = %q", kind)))
+		r := a.botscreen(t, "run", path)
+		defer a.botscreen(t, "stop", "nosy")
+		if said := r.stdout + r.stderr; r.code == 0 || !strings.Contains(said, field) || !strings.Contains(said, "volumes { enabled") || strings.Contains(said, "/fine") {
+			t.Errorf("%s", r)
+		}
+	}
+}
+
+// missingImage: the task's event says which image is missing, and nothing is on the host.
+func missingImage(kind string) func(t *testing.T, a *agent) {
+	name := map[string]string{"docker": "127.0.0.1:1/none/desk:1", "apptainer": "none.sif"}[kind]
+	return func(t *testing.T, a *agent) {
+		path := a.job(t, "imageless", fmt.Sprintf("image = %q", name))
+		writeFile(t, path, strings.Replace(replaceLine(readFile(t, path), "isolation", fmt.Sprintf("isolation = %q", kind)), "attempts = 3", "attempts = 0", 1))
+		r := a.botscreen(t, "run", path)
+		defer a.botscreen(t, "stop", "imageless")
+		if said := r.stdout + r.stderr; r.code == 0 || !strings.Contains(said, name) || !strings.Contains(said, "image") {
+			t.Errorf("%s", r)
+		}
+		if left := screens(a); len(left) > 0 {
+			t.Errorf("started %v", left)
+		}
+	}
+}
