@@ -59,6 +59,8 @@ func TestOperatorConfig(t *testing.T) {
 		"engine":     {"default_image = \"desk:1\"\ndocker {\n  endpoint = \"unix:///run/other.sock\"\n}", nil},
 		"apptainer":  {"apptainer {\n  path = \"/opt/apptainer/bin/apptainer\"\n  image_dirs = [\"/srv/images\"]\n}", nil},
 		"apptainers": {"apptainer {\n  path = \"bin/apptainer\"\n  image_dirs = [\"/\", \"images\"]\n}", []string{"apptainer.path:", "apptainer.image_dirs: \"/\"", "apptainer.image_dirs: \"images\""}},
+		"images":     {"require_digest = true\nmax_image_mb = 4096\nvolumes {\n  enabled = true\n  allow = [\"/srv\"]\n}", nil},
+		"no images":  {"max_image_mb = -1\nvolumes {\n  allow = [\"/\", \"srv\"]\n}", []string{"max_image_mb:", "volumes.allow: \"/\"", "volumes.allow: \"srv\""}},
 		"exec role":  {`exec { role = "boss" }`, []string{"exec.role:"}},
 		"several":    {"displays = \"x\"\nuid_range = \"y\"\nstate_dir = \"z\"", []string{"displays:", "uid_range:", "state_dir:"}},
 	} {
@@ -265,5 +267,57 @@ func TestUnknownTask(t *testing.T) {
 	}
 	if err := d.RecoverTask(t.Context(), &nomadplugin.TaskHandle{Version: 0}); err == nil {
 		t.Error("a handle of version 0 was accepted")
+	}
+}
+
+// What a job says of its sandbox arrives in the driver; without a word of it the
+// defaults hold.
+func TestJobSandbox(t *testing.T) {
+	read := func(text string) screen.Spec {
+		t.Helper()
+		config, err := encode(t, jobSchema(), text, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var decoded jobConfig
+		if err := nomadplugin.DecodeConfig(config, &decoded); err != nil {
+			t.Fatal(err)
+		}
+		spec, err := decoded.config().Validate()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return spec
+	}
+	spec := read(`
+profile = "a"
+docker {
+  network_mode = "bridge"
+  shm_size_mb  = 2048
+  pids_limit   = 4096
+  volumes      = ["local/data:/data:ro"]
+  labels {
+    team = "red"
+  }
+}
+apptainer {
+  binds    = ["local:/task"]
+  writable = true
+  tmpfs_mb = 256
+}`)
+	docker := screen.DockerOptions{
+		NetworkMode: screen.NetworkBridge, ShmSizeMB: 2048, PidsLimit: 4096,
+		Volumes: []screen.Volume{{Source: "local/data", Target: "/data", ReadOnly: true}}, Labels: map[string]string{"team": "red"},
+	}
+	apptainer := screen.ApptainerOptions{Binds: []screen.Volume{{Source: "local", Target: "/task"}}, Writable: true, TmpfsMB: 256}
+	if !reflect.DeepEqual(spec.Docker, docker) || !reflect.DeepEqual(spec.Apptainer, apptainer) {
+		t.Errorf("docker %+v, apptainer %+v", spec.Docker, spec.Apptainer)
+	}
+	for _, text := range []string{`profile = "a"`, "profile = \"a\"\ndocker {}\napptainer {}"} {
+		spec = read(text)
+		if spec.Docker.NetworkMode != screen.NetworkNone || spec.Docker.PidsLimit+spec.Docker.ShmSizeMB+len(spec.Docker.Volumes)+len(spec.Docker.Labels) != 0 ||
+			!reflect.DeepEqual(spec.Apptainer, screen.ApptainerOptions{}) {
+			t.Errorf("%q: docker %+v, apptainer %+v", text, spec.Docker, spec.Apptainer)
+		}
 	}
 }

@@ -100,7 +100,7 @@ func beneath(path, dir string) (string, bool) {
 	if path == dir {
 		return ".", true
 	}
-	rest, ok := strings.CutPrefix(path, dir+"/")
+	rest, ok := strings.CutPrefix(path, strings.TrimSuffix(dir, "/")+"/")
 	return rest, ok
 }
 

@@ -86,11 +86,11 @@ func labels(order isolation.Order, owner string) map[string]string {
 
 // hostConfig is what confines it (P7, X4): no job option reaches capabilities, devices
 // or the node's namespaces.
-func hostConfig(order isolation.Order, img Image, profile string) *container.HostConfig {
+func (b *Boundary) hostConfig(order isolation.Order, img Image, profile string) *container.HostConfig {
 	pids := int64(cmp.Or(order.Limits.PidsMax, defaultPids))
 	memory := int64(order.Limits.MemoryBytes)
 	return &container.HostConfig{
-		NetworkMode:    networkMode(order),
+		NetworkMode:    b.networkMode(order),
 		IpcMode:        "private",
 		UsernsMode:     "host", // the uids are the node's: the home belongs to them
 		RestartPolicy:  container.RestartPolicy{Name: container.RestartPolicyDisabled},

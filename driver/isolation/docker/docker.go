@@ -33,6 +33,7 @@ type Boundary struct {
 	api      *client.Client
 	endpoint string
 	owner    string
+	bridge   string // the network of screens that want one
 }
 
 var (
@@ -56,7 +57,7 @@ func New(endpoint, owner string) (*Boundary, error) {
 	if err != nil {
 		return nil, fmt.Errorf("docker client: %w", err)
 	}
-	return &Boundary{api: api, endpoint: endpoint, owner: owner}, nil
+	return &Boundary{api: api, endpoint: endpoint, owner: owner, bridge: bridgeName}, nil
 }
 
 // Close lets go of the connections to the engine; no container is touched.

@@ -72,12 +72,19 @@ func imageOf(reference string, found image.InspectResponse) (Image, error) {
 }
 
 // Pull fetches an image and returns what came. It ends with ctx. auth is the engine's
-// encoded credentials for the registry, empty for none; it stands in no error.
-func (b *Boundary) Pull(ctx context.Context, reference, auth string) (Image, error) {
-	progress, err := b.api.ImagePull(ctx, reference, image.PullOptions{RegistryAuth: auth})
+// encoded credentials for the registry, empty for none; it stands in no error. A pull that
+// turns out to be of more than maxBytes, compressed, is called off; 0 is no limit (X30).
+func (b *Boundary) Pull(ctx context.Context, reference, auth string, maxBytes uint64) (Image, error) {
+	limited, cancel := context.WithCancel(ctx)
+	defer cancel() // an engine ends a pull with its caller
+	progress, err := b.api.ImagePull(limited, reference, image.PullOptions{RegistryAuth: auth})
 	if err == nil {
-		err = pulled(progress)
+		err = pulled(progress, maxBytes)
+		cancel()
 		_ = progress.Close()
+	}
+	if errors.Is(err, errTooLarge) {
+		return Image{}, &RefusedError{Err: err, Reason: fmt.Sprintf("the image %s has more than %d MB to fetch, which this node does not take. Use a smaller one, or raise `max_image_mb` in the plugin's config", reference, maxBytes>>20)}
 	}
 	if err != nil {
 		err = b.explain(err)
@@ -93,11 +100,21 @@ func (b *Boundary) Pull(ctx context.Context, reference, auth string) (Image, err
 // maxProgress bounds what a registry may make an engine say during one pull, in bytes.
 const maxProgress = 64 << 20
 
-// pulled reads an engine's progress messages to their end; a failure is one of them.
-func pulled(progress io.Reader) error {
+// errTooLarge says that a pull was called off.
+var errTooLarge = errors.New("the image is larger than this node takes")
+
+// pulled reads an engine's progress messages to their end; a failure is one of them, and
+// the sizes of the layers are in others.
+func pulled(progress io.Reader, maxBytes uint64) error {
+	layers := map[string]uint64{}
 	for d := json.NewDecoder(io.LimitReader(progress, maxProgress)); ; {
 		var message struct {
-			Error string `json:"error"`
+			Error  string `json:"error"`
+			ID     string `json:"id"`
+			Status string `json:"status"`
+			Detail struct {
+				Total uint64 `json:"total"`
+			} `json:"progressDetail"`
 		}
 		if err := d.Decode(&message); errors.Is(err, io.EOF) {
 			return nil
@@ -107,5 +124,19 @@ func pulled(progress io.Reader) error {
 		if message.Error != "" {
 			return errors.New(message.Error)
 		}
+		if message.Status != "Downloading" || maxBytes == 0 {
+			continue // other totals are of what was unpacked
+		}
+		layers[message.ID] = max(layers[message.ID], message.Detail.Total)
+		if message.Detail.Total > maxBytes || sum(layers) > maxBytes {
+			return errTooLarge
+		}
 	}
+}
+
+func sum(layers map[string]uint64) (total uint64) {
+	for _, size := range layers {
+		total += size
+	}
+	return total
 }

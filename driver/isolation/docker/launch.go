@@ -76,7 +76,7 @@ func (b *Boundary) create(ctx context.Context, order isolation.Order, img Image)
 	if err != nil {
 		return "", fmt.Errorf("seccomp profile: %w", err)
 	}
-	made, err := b.api.ContainerCreate(ctx, containerConfig(order, b.owner, img), hostConfig(order, img, profile), nil, nil, containerName(order))
+	made, err := b.api.ContainerCreate(ctx, containerConfig(order, b.owner, img), b.hostConfig(order, img, profile), nil, nil, containerName(order))
 	if err != nil {
 		return "", fmt.Errorf("create container: %w", err)
 	}

@@ -20,9 +20,9 @@ const bridgeName = "botscreen"
 // optionICC says whether containers on a bridge reach each other (docker network create).
 const optionICC = "com.docker.network.bridge.enable_icc"
 
-func networkMode(order isolation.Order) container.NetworkMode {
+func (b *Boundary) networkMode(order isolation.Order) container.NetworkMode {
 	if order.Network == screen.NetworkBridge {
-		return bridgeName
+		return container.NetworkMode(b.bridge)
 	}
 	return "none"
 }
@@ -30,23 +30,23 @@ func networkMode(order isolation.Order) container.NetworkMode {
 // ensureBridge makes the bridge where it is missing. One of that name on which screens
 // would reach each other is refused (X37).
 func (b *Boundary) ensureBridge(ctx context.Context) error {
-	found, err := b.api.NetworkInspect(ctx, bridgeName, network.InspectOptions{})
+	found, err := b.api.NetworkInspect(ctx, b.bridge, network.InspectOptions{})
 	if errdefs.IsNotFound(err) {
-		_, err = b.api.NetworkCreate(ctx, bridgeName, network.CreateOptions{
+		_, err = b.api.NetworkCreate(ctx, b.bridge, network.CreateOptions{
 			Driver: "bridge", Options: map[string]string{optionICC: "false"}, Labels: map[string]string{labelOwner: b.owner},
 		})
 		if errdefs.IsConflict(err) { // another start has made it
 			err = nil
 		} else if err != nil {
-			return fmt.Errorf("make network %s: %w", bridgeName, b.explain(err))
+			return fmt.Errorf("make network %s: %w", b.bridge, b.explain(err))
 		}
-		found, err = b.api.NetworkInspect(ctx, bridgeName, network.InspectOptions{})
+		found, err = b.api.NetworkInspect(ctx, b.bridge, network.InspectOptions{})
 	}
 	if err != nil {
-		return fmt.Errorf("find network %s: %w", bridgeName, b.explain(err))
+		return fmt.Errorf("find network %s: %w", b.bridge, b.explain(err))
 	}
 	if found.Driver != "bridge" || found.Options[optionICC] != "false" {
-		return &RefusedError{Reason: fmt.Sprintf("the docker network %s lets containers reach each other, or is no bridge. Remove it (docker network rm %s) and it is made anew, or set network_mode = \"none\" in the job", bridgeName, bridgeName)}
+		return &RefusedError{Reason: fmt.Sprintf("the docker network %s lets containers reach each other, or is no bridge. Remove it (docker network rm %s) and it is made anew, or set network_mode = \"none\" in the job", b.bridge, b.bridge)}
 	}
 	return nil
 }

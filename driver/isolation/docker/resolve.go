@@ -32,7 +32,7 @@ func (b *Boundary) Resolve(ctx context.Context, wanted isolation.ImageOrder, pul
 	var refused *RefusedError
 	if errors.As(err, &refused) && errdefs.IsNotFound(refused.Err) {
 		pulling()
-		img, err = b.Pull(ctx, reference, "")
+		img, err = b.Pull(ctx, reference, "", wanted.MaxBytes)
 	}
 	if err != nil {
 		return isolation.Image{}, err

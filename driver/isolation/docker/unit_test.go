@@ -131,7 +131,7 @@ func TestImages(t *testing.T) {
 // P5: a failed pull is words, and what there is stays.
 func TestPullFails(t *testing.T) {
 	b := boundary(t)
-	_, err := b.Pull(bounded(t), "127.0.0.1:1/no/image:1", "")
+	_, err := b.Pull(bounded(t), "127.0.0.1:1/no/image:1", "", 0)
 	var refused *RefusedError
 	if !errors.As(err, &refused) || !strings.Contains(refused.Sentence(), "127.0.0.1:1/no/image:1 could not be pulled") {
 		t.Errorf("%v", err)
@@ -144,7 +144,7 @@ func TestPullFails(t *testing.T) {
 		"<html>":                       "read progress: invalid character '<' looking for beginning of value",
 	} {
 		got := ""
-		if err := pulled(strings.NewReader(progress)); err != nil {
+		if err := pulled(strings.NewReader(progress), 0); err != nil {
 			got = err.Error()
 		}
 		if got != want {
@@ -237,4 +237,29 @@ func FuzzDemultiplex(f *testing.F) {
 			t.Errorf("%d bytes of %d", written, len(stream))
 		}
 	})
+}
+
+// X30: the layers of a pull are added up while they come; what an engine unpacks, or says
+// again, does not count.
+func TestX30PullIsCalledOff(t *testing.T) {
+	const mb = 1 << 20
+	line := func(id, status string, total int) string {
+		return fmt.Sprintf(`{"id":%q,"status":%q,"progressDetail":{"current":1,"total":%d}}`+"\n", id, status, total)
+	}
+	fits := line("a", "Downloading", 2*mb) + line("a", "Downloading", 2*mb) + line("b", "Downloading", mb) + line("a", "Extracting", 900*mb) + `{"status":"done"}`
+	if err := pulled(strings.NewReader(fits), 3*mb); err != nil {
+		t.Error(err)
+	}
+	for name, progress := range map[string]string{
+		"one more":  fits + line("c", "Downloading", 1),
+		"one large": line("a", "Downloading", 4*mb),
+		"overflow":  line("a", "Downloading", 1<<62) + line("b", "Downloading", 1<<62) + line("c", "Downloading", 1<<62) + line("d", "Downloading", 1<<62),
+	} {
+		if err := pulled(strings.NewReader(progress), 3*mb); !errors.Is(err, errTooLarge) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if err := pulled(strings.NewReader(line("a", "Downloading", 1<<62)), 0); err != nil {
+		t.Errorf("without a limit: %v", err)
+	}
 }
