@@ -224,6 +224,9 @@ func (c *chaos) settle(v *victim, holders []string) {
 		if r.code != 0 || json.Unmarshal([]byte(r.stdout), &s) != nil || s.Supervisor == nil {
 			return false
 		}
+		if !c.runs(v) {
+			return false // a start whose driver died is begun again, although its screen may be up
+		}
 		switch s.Supervisor.State {
 		case "asleep":
 			return c.a.botscreen(c.t, "wake", v.name).code == 0 && screens(c.a)[v.hash].xserver.pid != 0
@@ -249,6 +252,20 @@ func (c *chaos) settle(v *victim, holders []string) {
 	if c.rng.IntN(2) == 0 {
 		c.fenced(v)
 	}
+}
+
+// runs says whether the agent knows that the screen's task runs.
+func (c *chaos) runs(v *victim) bool {
+	allocs, _, err := c.a.client().Jobs().Allocations(v.name, false, nil)
+	if err != nil {
+		return false
+	}
+	for _, stub := range allocs {
+		if state := stub.TaskStates[v.name]; state != nil && state.State == "running" && stub.DesiredStatus == "run" {
+			return true
+		}
+	}
+	return false
 }
 
 // fenced checks that the agent sees the screen exactly when it holds.
