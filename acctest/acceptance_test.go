@@ -66,6 +66,8 @@ var everywhere = []acceptance{
 	{"two people in browsers, one takes over", takenOverInBrowsers},
 	{"tickets at the viewer listener", ticketsAtTheListener},
 	{"a ticket without a listener", noListener},
+	{"the end of a view in words", endsInWords},
+	{"hostile words stay words", hostileWords},
 	{"twenty starts at once", twentyAtOnce},
 	{"placement explained", placementExplained},
 	{"bad job files", badJobFiles},

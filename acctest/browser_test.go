@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -161,6 +162,13 @@ func (b *browser) quiet() {
 			b.t.Errorf("the page threw: %s", text)
 		}
 	}
+}
+
+// refused is what the page's policy has refused so far.
+func (b *browser) refused() []string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return slices.Clone(b.violated)
 }
 
 // helper is `botscreen view` of one person.

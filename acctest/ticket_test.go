@@ -87,10 +87,7 @@ func (a *agent) listenedJob(t *testing.T, profile string, config ...string) stri
 // or the HTTP status of a refusal before that.
 func knock(t *testing.T, address, secret string, header http.Header) (code int, said string) {
 	t.Helper()
-	conn, resp, err := websocket.Dial(t.Context(), strings.Replace(address, "http", "ws", 1)+"/view", &websocket.DialOptions{
-		HTTPHeader: header, Subprotocols: []string{"botscreen", "ticket." + secret},
-		HTTPClient: &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}},
-	})
+	conn, resp, err := dialView(t, address, secret, header)
 	if err != nil {
 		if resp == nil {
 			t.Fatal(err)
@@ -103,6 +100,25 @@ func knock(t *testing.T, address, secret string, header http.Header) (code int, 
 		return int(websocket.CloseStatus(err)), err.Error()
 	}
 	return 0, string(first)
+}
+
+func dialView(t *testing.T, address, secret string, header http.Header) (*websocket.Conn, *http.Response, error) {
+	return websocket.Dial(t.Context(), strings.Replace(address, "http", "ws", 1)+"/view", &websocket.DialOptions{
+		HTTPHeader: header, Subprotocols: []string{"botscreen", "ticket." + secret},
+		HTTPClient: &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}},
+	})
+}
+
+// dialListener opens the view of a ticket until the test ends.
+func dialListener(t *testing.T, m minted) *websocket.Conn {
+	t.Helper()
+	conn, _, err := dialView(t, m.Address, m.Secret, http.Header{"Origin": {m.Address}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn.SetReadLimit(-1)
+	t.Cleanup(func() { _ = conn.CloseNow() })
+	return conn
 }
 
 // ticketsAtTheListener: somebody without access to Nomad opens a link in a real browser,
