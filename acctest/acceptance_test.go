@@ -9,6 +9,7 @@ import (
 	"image/png"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -25,7 +26,7 @@ func TestAcc(t *testing.T) {
 		tests []acceptance
 	}{
 		{"embedded", func(t *testing.T) *agent { return newEmbedded(t) }, append(everywhere, embeddedOnly...)},
-		{"nomad", func(t *testing.T) *agent { return newNomad(t, false) }, everywhere},
+		{"nomad", func(t *testing.T) *agent { return newNomad(t, false) }, append(slices.Clone(everywhere), nomadOnly...)},
 		{"nomad with ACLs", func(t *testing.T) *agent { return newNomad(t, true) }, append(underACLs, aclOnly...)},
 	}
 	for _, v := range variants {
