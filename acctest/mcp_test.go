@@ -129,7 +129,18 @@ func usedByMCP(t *testing.T, a *agent) {
 	m.does("click", focus)
 	m.does("type", map[string]any{"text": "ä€漢 first\n"})
 	a.awaitTyped(t, "mcp", "ä€漢 first\n")
-	m.does("wait", map[string]any{"until": "change", "timeout_seconds": 20})
+	if text := m.does("windows", nil); !strings.Contains(text, "erminal") || !strings.Contains(text, `"focused":true`) {
+		t.Errorf("windows: %s", text)
+	}
+	if text := m.does("cursor", nil); !strings.Contains(text, "x 200, y 300") {
+		t.Errorf("cursor: %s", text)
+	}
+	// Through the clipboard into a program and back out of it.
+	m.does("clipboard", map[string]any{"operation": "set", "text": "ü€字 pasted"})
+	m.does("key", map[string]any{"keys": "ctrl+shift+v"})
+	m.does("wait", map[string]any{"seconds": 2}) // the terminal asks for the text; Return must not come before it
+	m.does("key", map[string]any{"keys": "Return"})
+	a.awaitTyped(t, "mcp", "ä€漢 first\nü€字 pasted\n")
 
 	m.does("request_human", map[string]any{"reason": "a code from your phone"})
 	if out := a.must(t, "status", "mcp"); !strings.Contains(out, "a code from your phone") {
@@ -154,11 +165,15 @@ func usedByMCP(t *testing.T, a *agent) {
 		}
 		handed <- result.Content[0].(*mcp.TextContent).Text
 	}()
+	m.refused("clipboard", map[string]any{"operation": "get"}, "human_has_control")
 	a.must(t, "release", "mcp")
 	if text := <-handed; !strings.Contains(text, "handed back to you after") {
 		t.Errorf("wait_for_human: %s", text)
 	}
 	m.refused("type", map[string]any{"text": "nor this\n"}, "screenshot")
+	if text := m.does("clipboard", map[string]any{"operation": "get"}); !strings.Contains(text, "no text") {
+		t.Errorf("after the hand-back the clipboard holds %q", text)
+	}
 
 	old := supervisors(a)
 	if len(old) != 1 {
@@ -171,7 +186,7 @@ func usedByMCP(t *testing.T, a *agent) {
 	m.does("click", focus)
 	m.does("type", map[string]any{"text": "second"})
 	m.does("key", map[string]any{"keys": "Return"})
-	a.awaitTyped(t, "mcp", "ä€漢 first\nsecond\n")
+	a.awaitTyped(t, "mcp", "ä€漢 first\nü€字 pasted\nsecond\n")
 
 	// The agent's socket is another door to the same screen: root may use it too.
 	socket := agentSocket(t, a, "mcp")
@@ -179,7 +194,7 @@ func usedByMCP(t *testing.T, a *agent) {
 	sibling.does("screenshot", nil)
 	sibling.does("click", focus)
 	sibling.does("type", map[string]any{"text": "third\n"})
-	a.awaitTyped(t, "mcp", "ä€漢 first\nsecond\nthird\n")
+	a.awaitTyped(t, "mcp", "ä€漢 first\nü€字 pasted\nsecond\nthird\n")
 	a.must(t, "stop", "mcp")
 	gone(t, a)
 	m.refused("screenshot", nil, "does not run")

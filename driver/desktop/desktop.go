@@ -27,6 +27,7 @@ type Desktop struct {
 	x    *xserver
 	door *rfbDoor
 	view *xclient
+	clip *clipboard
 	tmp  *xfiles
 
 	components []component

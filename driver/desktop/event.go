@@ -14,6 +14,7 @@ const (
 	EventRestarted    EventKind = "restarted"     // a component that died was started again
 	EventGaveUp       EventKind = "gave_up"       // a component died too often and stays away
 	EventFence        EventKind = "fence"         // the self-test of the fence has an answer
+	EventClipboard    EventKind = "clipboard"     // a program copied something; at most one a second
 	EventExited       EventKind = "exited"        // Options.Command has ended
 )
 

@@ -52,6 +52,9 @@ type Options struct {
 	// one (DISPLAY, bus and session addresses) is dropped here once more.
 	Env []string
 
+	// ClipboardEvents asks for EventClipboard.
+	ClipboardEvents bool
+
 	// Command, when not empty, is started on the desktop once it is ready.
 	Command []string
 

@@ -16,7 +16,7 @@ func TestFirstTextOfADesktop(t *testing.T) {
 	r := newRig(t)
 	r.start()
 	const text = "漢字語"
-	if n := r.order(order{Op: "type", Layout: text}); n.Err != "" {
+	if n := r.order(order{Op: "type", Text: text}); n.Err != "" {
 		t.Fatal(n.Err)
 	}
 	reply, err := xproto.GetKeyboardMapping(r.x().conn, 8, 248).Reply()

@@ -27,6 +27,7 @@ type order struct {
 	Deadline time.Duration `json:"deadline"`
 	Grace    time.Duration `json:"grace"`
 	Layout   string        `json:"layout"`
+	Text     string        `json:"text"`
 	Argv     []string      `json:"argv"`
 	Marked   bool          `json:"marked"`
 }
@@ -43,6 +44,7 @@ type wireOptions struct {
 	Executable                         string
 	SlowLog                            bool // nobody reads the log
 	Dumpable                           bool // the session is not hidden
+	ClipboardEvents                    bool
 	NoTrace                            bool // tracing is forbidden, as Yama or a sandbox may do
 }
 
@@ -51,6 +53,7 @@ func (w wireOptions) options() Options {
 		Display: w.Display, WidthPx: w.WidthPx, HeightPx: w.HeightPx, Depth: w.Depth, DPI: w.DPI, GLX: w.GLX,
 		KeyboardLayout: w.KeyboardLayout, Look: w.Look, Home: w.Home, ConfigHome: w.ConfigHome,
 		RuntimeDir: w.RuntimeDir, XDir: w.XDir, Env: w.Env, Command: w.Command, Executable: w.Executable,
+		ClipboardEvents: w.ClipboardEvents,
 	}
 }
 
@@ -64,6 +67,8 @@ type news struct {
 	Env     []string `json:"env,omitempty"`
 	Fence   Fence    `json:"fence,omitzero"`
 	Windows []Window `json:"windows,omitempty"`
+	Pointer Pointer  `json:"pointer,omitzero"`
+	Text    string   `json:"text,omitempty"`   // of the clipboard
 	Greets  int      `json:"greets,omitempty"` // RFB connections that were greeted
 	Lines   []string `json:"lines,omitempty"`
 	Took    float64  `json:"took,omitempty"` // seconds
@@ -110,6 +115,7 @@ type testSession struct {
 	out     *json.Encoder
 	reaper  *Reaper
 	desktop *Desktop
+	held    []*os.File // viewers' connections
 }
 
 func (s *testSession) tell(n news) {
@@ -135,8 +141,18 @@ func (s *testSession) obey(o order) {
 		answer.Windows, err = s.desktop.Windows(ctx)
 	case "dial":
 		answer.Greets, err = s.greets(ctx, 100)
+	case "hold":
+		err = s.holdViewer(ctx, o.Text, int([]rune(o.Layout)[0]))
+	case "pointer":
+		answer.Pointer, err = s.desktop.Pointer(ctx)
+	case "clipboard":
+		answer.Text, err = s.desktop.Clipboard(ctx)
+	case "set clipboard":
+		err = s.desktop.SetClipboard(ctx, o.Text)
+	case "wipe clipboard":
+		err = s.desktop.WipeClipboard(ctx)
 	case "type":
-		err = s.typeText(ctx, o.Layout)
+		err = s.typeText(ctx, o.Text)
 	case "layout":
 		err = s.desktop.SetKeyboardLayout(ctx, o.Layout)
 	case "spawn":
@@ -188,6 +204,21 @@ func (s *testSession) greets(ctx context.Context, count int) (int, error) {
 		}
 	}
 	return count, nil
+}
+
+// holdViewer opens a connection, sends something and waits until the server has sent so
+// many bytes. It stays open.
+func (s *testSession) holdViewer(ctx context.Context, send string, receive int) error {
+	conn, err := s.desktop.DialRFB(ctx)
+	if err != nil {
+		return err
+	}
+	s.held = append(s.held, conn)
+	if _, err := io.WriteString(conn, send); err != nil {
+		return err
+	}
+	_, err = io.ReadFull(conn, make([]byte, receive))
+	return err
 }
 
 // typeText types characters as a person's first keys on this desktop.

@@ -225,6 +225,13 @@ func (d *Desktop) connect(ctx context.Context) error {
 		return err
 	}
 	d.view = view
+	var changed func()
+	if d.plan.Options.ClipboardEvents {
+		changed = func() { d.emit(Event{Kind: EventClipboard}) }
+	}
+	if d.clip, err = openClipboard(ctx, d.Display(), d.cookie, d.x.pid, changed); err != nil {
+		return err
+	}
 	if d.plan.Options.KeyboardLayout == builtinLayout {
 		return nil
 	}

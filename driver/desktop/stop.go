@@ -60,6 +60,9 @@ func (d *Desktop) finish(reason error, grace time.Duration) {
 	if d.view != nil {
 		d.view.close()
 	}
+	if d.clip != nil {
+		d.clip.close()
+	}
 	var failed []error
 	if d.door != nil {
 		failed = append(failed, d.door.close())

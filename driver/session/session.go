@@ -164,6 +164,9 @@ func (s *session) handle(l *link, packet dialhome.Packet, passed []*dialhome.Des
 	case dialhome.OpExec:
 		go s.handleExec(l, packet, passed)
 		return
+	case dialhome.OpWindows, dialhome.OpPointer, dialhome.OpReadClipboard, dialhome.OpSetClipboard, dialhome.OpWipeClipboard:
+		go s.handleDesk(l, packet, passed)
+		return
 	case dialhome.OpDial:
 		go s.handleDial(l, packet)
 	case dialhome.OpSignal:

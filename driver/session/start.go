@@ -158,7 +158,7 @@ func (s *session) options(plan dialhome.Plan) desktop.Options {
 		Depth: plan.Depth, DPI: plan.DPI, GLX: plan.GLX,
 		KeyboardLayout: plan.KeyboardLayout, Look: desktop.Look(plan.Look),
 		Home: plan.Home, XDir: plan.XDir, RuntimeDir: plan.RuntimeDir,
-		Env: plan.Env, Command: plan.Command, Log: s.log,
+		Env: plan.Env, Command: plan.Command, ClipboardEvents: plan.ClipboardEvents, Log: s.log,
 		Notify: s.forward,
 	}
 }
@@ -172,6 +172,8 @@ func (s *session) forward(e desktop.Event) {
 		s.emit(dialhome.EventWM, dialhome.Note{})
 	case desktop.EventPainted:
 		s.emit(dialhome.EventPainted, dialhome.Note{})
+	case desktop.EventClipboard:
+		s.emit(dialhome.EventClipboard, dialhome.Note{})
 	case desktop.EventRestarted:
 		s.emit(dialhome.EventRestarted, dialhome.Note{Program: e.Program, Text: bounded(e.Detail)})
 	case desktop.EventGaveUp:

@@ -63,6 +63,7 @@ func (s *supervisor) adoptDesktop(ctx context.Context, d dialhome.Desktop) error
 	}
 	s.mu.Unlock()
 	s.enter(screen.Ready, control.EventReady, "")
+	s.wipeClipboard() // the last supervisor may have died before it could
 	return nil
 }
 

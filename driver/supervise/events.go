@@ -24,6 +24,8 @@ func (s *supervisor) onEvent(p dialhome.Packet) {
 		if dialhome.Decode(p.Body, &f) == nil {
 			s.onFence(fenceOf(f))
 		}
+	case dialhome.EventClipboard:
+		s.onCopy()
 	case dialhome.EventDied:
 		var n dialhome.Note
 		if dialhome.Decode(p.Body, &n) == nil && n.Text != "" {

@@ -203,15 +203,18 @@ func (f *fake) event(name dialhome.Event, body any) {
 	must(f.t, f.Send(dialhome.Packet{Event: name, Body: dialhome.Encode(body)}))
 }
 
-// asked is the next request, which has to be op. That commands leave nothing behind, which
-// every takeover asks for, is granted where it is not what the test waits for.
+// granted are what every change of hands asks for.
+var granted = map[dialhome.Op]bool{dialhome.OpClear: true, dialhome.OpWipeClipboard: true, dialhome.OpWindows: true}
+
+// asked is the next request, which has to be op. What every change of hands asks for is
+// granted where it is not what the test waits for.
 func (f *fake) asked(op dialhome.Op) (dialhome.Packet, []*dialhome.Descriptor) {
 	f.t.Helper()
 	must(f.t, f.raw.SetReadDeadline(time.Now().Add(limit)))
 	p, passed, err := f.Receive()
 	must(f.t, err)
-	if p.Op == dialhome.OpClear && op != dialhome.OpClear {
-		f.answer(p.ID, nil)
+	if granted[p.Op] && op != p.Op {
+		f.answer(p.ID, struct{}{})
 		return f.asked(op)
 	}
 	if p.Op != op {

@@ -51,7 +51,9 @@ func (s *supervisor) handOver(from, to lease.Lease) {
 		s.cutCommands()
 		go s.endLeftovers()
 	}
+	wiped := s.wipeClipboard()
 	s.relay.Handover(from, to) // what the old holder still presses is let go
+	wiped()
 }
 
 // noticeEvents names what people see of a lease. Asked and denied concern two viewers

@@ -49,6 +49,8 @@ type supervisor struct {
 	tickets  *ticket.Store
 	viewer   viewerDoor
 	asks     *asks
+	clip     clipboard
+	copies   *bucket // of what is sent to the holder
 	trail    *trail
 	passed   slots
 	notes    *bucket
@@ -86,7 +88,7 @@ func newSupervisor(config Config, dir *os.Root, log hclog.Logger) (*supervisor, 
 	r.Events = firstNumber(time.Now(), r.Events)
 	s := &supervisor{
 		config: config, adopting: config.Plan == nil, log: log, dir: dir,
-		journal: newJournal(r.Events), passed: newSlots(), notes: newBucket(notesPerSecond, noteBurst), patience: killTimeout,
+		journal: newJournal(r.Events), passed: newSlots(), notes: newBucket(notesPerSecond, noteBurst), copies: newBucket(copiesPerSecond, copyBurst), patience: killTimeout,
 		adopted: make(chan dialhome.Desktop, 1), ended: make(chan struct{}),
 		state: screen.Starting, since: time.Now().UTC(), record: r,
 		fence: control.Fence{Mode: control.Advisory, Reason: "the self-test has not run yet"},

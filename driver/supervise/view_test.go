@@ -33,8 +33,8 @@ func newViewableWith(t *testing.T, change func(*Config)) (*rig, *helper) {
 func (f *fake) passServer(path string) {
 	for {
 		p, _, err := f.Receive()
-		if err == nil && p.Op == dialhome.OpClear {
-			err = f.Send(dialhome.Packet{ID: p.ID, OK: true})
+		if err == nil && granted[p.Op] {
+			err = f.Send(dialhome.Packet{ID: p.ID, OK: true, Body: dialhome.Encode(struct{}{})})
 			if err == nil {
 				continue
 			}

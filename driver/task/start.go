@@ -446,6 +446,7 @@ func (s *start) plan() *dialhome.Plan {
 			task: s.request.Env, node: s.m.nodeEnv, passEnv: spec.PassEnv, exposeSecrets: spec.ExposeSecrets,
 		}),
 	}
+	plan.ClipboardEvents = spec.Takeover.Clipboard == screen.ClipboardBoth
 	if spec.Command != "" {
 		plan.Command = append([]string{spec.Command}, spec.Args...)
 	}

@@ -253,11 +253,15 @@ func ask[T any](ctx context.Context, c *Client, call Call, body any) (T, error) 
 }
 
 func decodeAnswer(call Call, resp *http.Response, err error, answer any) error {
+	return decodeAnswerOf(call, resp, err, answer, maxJSONBody)
+}
+
+func decodeAnswerOf(call Call, resp *http.Response, err error, answer any, most int64) error {
 	if err != nil {
 		return err
 	}
 	defer resp.Body.Close()
-	text, err := readBounded(resp.Body, maxJSONBody)
+	text, err := readBounded(resp.Body, most)
 	if err == nil {
 		err = json.Unmarshal(text, answer)
 	}

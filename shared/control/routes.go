@@ -34,6 +34,7 @@ const (
 	CallAsk           Call = "ask"
 	CallAwaitAsk      Call = "await ask"
 	CallWindows       Call = "windows"
+	CallCursor        Call = "cursor"
 	CallReadClipboard Call = "read clipboard"
 	CallSetClipboard  Call = "set clipboard"
 	CallStop          Call = "stop"
@@ -85,6 +86,7 @@ var Routes = []Route{
 	{CallAsk, http.MethodPost, "/v1/asks", actors, false},
 	{CallAwaitAsk, http.MethodGet, "/v1/asks/{id}", actors, false},
 	{CallWindows, http.MethodGet, "/v1/windows", agents, false},
+	{CallCursor, http.MethodGet, "/v1/cursor", agents, false},
 	{CallReadClipboard, http.MethodGet, "/v1/clipboard", agents, false},
 	{CallSetClipboard, http.MethodPut, "/v1/clipboard", agents, false},
 	{CallStop, http.MethodPost, "/v1/stop", operators, false},

@@ -33,6 +33,7 @@ func (b *Box) Server(version string) *mcp.Server {
 		&mcp.ServerOptions{Instructions: instructions, Capabilities: &mcp.ServerCapabilities{}})
 	b.addLooks(s)
 	b.addActions(s)
+	b.addDesk(s)
 	b.addHumans(s)
 	return s
 }

@@ -30,7 +30,8 @@ type desk struct {
 	shots   []control.ScreenshotRequest
 	asks    []control.Ask
 	outcome control.AskOutcome
-	failure error // of the next picture
+	failure error  // of the next picture
+	text    string // of the clipboard
 }
 
 var began = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
@@ -136,6 +137,36 @@ func (d *desk) AwaitAsk(_ context.Context, id string, _ time.Duration) (control.
 		d.asks = nil
 	}
 	return d.outcome, nil
+}
+
+func (d *desk) Windows(context.Context, controlserver.Caller) (control.Windows, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return control.Windows{Epoch: d.lease.Epoch, Windows: []control.Window{
+		{Title: screen.Distrust("Mail\x1b[31m"), Class: screen.Distrust("mail"), X: 1, Y: 2, WidthPx: 640, HeightPx: 480, Focused: true},
+	}}, d.admit(d.lease.Epoch)
+}
+
+func (d *desk) Cursor(context.Context, controlserver.Caller) (control.Cursor, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return control.Cursor{Epoch: d.lease.Epoch, X: 12, Y: 34, Middle: true}, d.admit(d.lease.Epoch)
+}
+
+func (d *desk) Clipboard(context.Context, controlserver.Caller) (control.Clipboard, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return control.Clipboard{Epoch: d.lease.Epoch, Text: d.text}, d.admit(d.lease.Epoch)
+}
+
+func (d *desk) SetClipboard(_ context.Context, _ controlserver.Caller, req control.ClipboardRequest) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if err := d.admit(req.Epoch); err != nil {
+		return err
+	}
+	d.text = req.Text
+	return nil
 }
 
 // model is an MCP client whose server works on a desk.

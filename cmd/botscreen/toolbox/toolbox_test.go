@@ -46,7 +46,7 @@ func TestToolsDescribeThemselves(t *testing.T) {
 		}
 	}
 	for _, name := range []string{"screenshot", "click", "double_click", "drag", "scroll", "move", "type", "key", "wait",
-		"request_human", "wait_for_human", "lease"} {
+		"cursor", "windows", "clipboard", "request_human", "wait_for_human", "lease"} {
 		if !names[name] {
 			t.Errorf("there is no tool %s", name)
 		}
@@ -281,4 +281,27 @@ func TestUnreachable(t *testing.T) {
 	m.box.client = control.NewClient(control.Unix("/nonexistent/socket"))
 	m.refused("click", here, "cannot be reached", "not known", "Call screenshot")
 	m.refused("click", here, "Not done: look at the screen first")
+}
+
+// What agents ask of the desktop is data, in whatever words, and is fenced as the screen is.
+func TestDesk(t *testing.T) {
+	m := newModel(t)
+	m.refused("clipboard", map[string]any{"operation": "set", "text": "x"}, "Call screenshot")
+	m.does("screenshot", nil)
+	m.does("windows", nil, `"title":"Mail·[31m"`, `"focused":true`, `"width_px":640`)
+	m.does("cursor", nil, "x 12, y 34", "The middle button is down")
+	m.does("clipboard", map[string]any{"operation": "set", "text": "ä€漢"}, "done")
+	m.does("clipboard", map[string]any{"operation": "get"}, "ä€漢")
+	m.refused("clipboard", map[string]any{"operation": "wipe"}, "get or set")
+	m.desk.change(lease.Human)
+	for tool, args := range map[string]map[string]any{"windows": nil, "cursor": nil, "clipboard": {"operation": "get"}} {
+		m.refused(tool, args, "human_has_control")
+	}
+	m.desk.change(lease.Agent)
+	m.refused("clipboard", map[string]any{"operation": "set", "text": "x"}, "Call screenshot")
+	m.does("screenshot", nil)
+	m.desk.change(lease.Human)
+	m.desk.change(lease.Agent)
+	m.refused("windows", nil, "lease_changed")
+	m.refused("click", here, "Call screenshot")
 }

@@ -25,6 +25,7 @@ type Plan struct {
 	RuntimeDir      string        `json:"runtime_dir"`
 	Env             []string      `json:"env"`
 	Command         []string      `json:"command"`
+	ClipboardEvents bool          `json:"clipboard_events,omitempty"` // report EventClipboard
 	Deadline        time.Duration `json:"deadline"`
 	FenceExemptions []string      `json:"fence_exemptions,omitempty"` // why the fence can only be advisory, known before the start
 }
@@ -118,6 +119,43 @@ type Stop struct {
 // Sleep ends the desktop: TERM, KILL after Grace.
 type Sleep struct {
 	Grace time.Duration `json:"grace"`
+}
+
+// MaxWindows bounds a list of windows, so that it fits into a packet.
+const MaxWindows = 64
+
+// Windows is what is on the desktop, from bottom to top.
+type Windows struct {
+	Windows []Window `json:"windows,omitempty"`
+}
+
+// Window is one window; its words are its owner's.
+type Window struct {
+	ID        uint32 `json:"id"`
+	Title     string `json:"title,omitempty"`
+	Class     string `json:"class,omitempty"`
+	Type      string `json:"type,omitempty"`
+	X         int    `json:"x"`
+	Y         int    `json:"y"`
+	WidthPx   int    `json:"width_px"`
+	HeightPx  int    `json:"height_px"`
+	Active    bool   `json:"active,omitempty"`
+	Minimized bool   `json:"minimized,omitempty"`
+}
+
+// Pointer is where the mouse pointer is; bit 0 of Buttons is the left one.
+type Pointer struct {
+	X       int `json:"x"`
+	Y       int `json:"y"`
+	Buttons int `json:"buttons,omitempty"`
+}
+
+// MaxClipboard bounds the text of a clipboard, in bytes.
+const MaxClipboard = 256 << 10
+
+// Text says how much of the file that rode in the request is the text.
+type Text struct {
+	Bytes int `json:"bytes"`
 }
 
 // Exited reports the end of a command.

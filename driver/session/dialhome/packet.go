@@ -25,6 +25,14 @@ const (
 	OpClear  Op = "clear"  // end what commands started, or every program but the desktop's own
 	OpSleep  Op = "sleep"  // end the desktop but not the session; the next start needs no plan
 	OpStop   Op = "stop"   // end the desktop and then the session
+
+	OpWindows Op = "windows" // list the windows
+	OpPointer Op = "pointer" // say where the pointer is
+	// With the clipboard a file of the supervisor's rides in the request, which the
+	// session reads from or writes to: a text is longer than a packet.
+	OpReadClipboard Op = "read_clipboard"
+	OpSetClipboard  Op = "set_clipboard"
+	OpWipeClipboard Op = "wipe_clipboard"
 )
 
 // Event is what a session reports by itself.
@@ -36,6 +44,7 @@ const (
 	EventXServer   Event = "xserver_ready"
 	EventWM        Event = "wm_ready"
 	EventPainted   Event = "painted"
+	EventClipboard Event = "clipboard" // a program copied something, where the plan asks to be told
 	EventFence     Event = "fence"
 	EventRestarted Event = "restarted"
 	EventGaveUp    Event = "gave_up"

@@ -72,6 +72,14 @@ type Actor interface {
 	Input(ctx context.Context, caller Caller, req control.InputRequest) (control.InputAnswer, error)
 }
 
+// Desk serves GET windows, GET cursor, GET clipboard and PUT clipboard.
+type Desk interface {
+	Windows(ctx context.Context, caller Caller) (control.Windows, error)
+	Cursor(ctx context.Context, caller Caller) (control.Cursor, error)
+	Clipboard(ctx context.Context, caller Caller) (control.Clipboard, error)
+	SetClipboard(ctx context.Context, caller Caller, req control.ClipboardRequest) error
+}
+
 // Stopper serves POST stop. Stop returns when nothing of the screen is left.
 type Stopper interface {
 	Stop(ctx context.Context, caller Caller, req control.StopRequest) error

@@ -11,13 +11,14 @@ import (
 
 // limits bounds what all callers together may keep busy (threats.md X34).
 type limits struct {
-	pictures, inputs, watches, asks, waits, events, streams limit
+	pictures, inputs, desks, watches, asks, waits, events, streams limit
 }
 
 func newLimits() limits {
 	return limits{
 		pictures: newLimit("screenshots", 1, 8),
 		inputs:   newLimit("lists of actions", 1, 8),
+		desks:    newLimit("questions about the desktop", 2, 8),
 		watches:  newLimit("calls that wait for the screen", 4, 0),
 		asks:     newLimit("calls that wait for a person", 8, 0),
 		waits:    newLimit("waiting calls", 8, 0),

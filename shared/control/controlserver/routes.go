@@ -89,6 +89,9 @@ func (s *Server) handlers() map[control.Call]handler {
 	if b, ok := s.backend.(Actor); ok {
 		calls[control.CallInput] = s.input(b)
 	}
+	if b, ok := s.backend.(Desk); ok {
+		s.addDesk(calls, b)
+	}
 	if b, ok := s.backend.(Stopper); ok {
 		calls[control.CallStop] = stop(b)
 	}
