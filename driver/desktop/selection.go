@@ -21,11 +21,11 @@ func (c *clipboard) get(ctx context.Context) (text string, err error) {
 	c.mu.Unlock()
 	err = c.do(ctx, func() error {
 		selection := c.atom[selectionClipboard]
-		if own, ok := c.owned[selection]; ok {
-			text = string(own.text)
+		switch c.ownerOf(selection) { // the news of another owner may not have come yet
+		case 0:
 			return nil
-		}
-		if c.ownerOf(selection) == 0 {
+		case c.window:
+			text = string(c.owned[selection].text)
 			return nil
 		}
 		text, err = c.fetch(cut, selection)

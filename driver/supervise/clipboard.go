@@ -129,10 +129,10 @@ func (s *supervisor) Clipboard(ctx context.Context, _ controlserver.Caller) (con
 
 // SetClipboard sets it for the agent, under the epoch it saw.
 func (s *supervisor) SetClipboard(ctx context.Context, _ controlserver.Caller, req control.ClipboardRequest) error {
-	err := s.admit(req.Epoch)
-	if err == nil {
-		err = s.putClipboard(ctx, "set the clipboard", req.Text)
+	if err := s.admit(req.Epoch); err != nil {
+		return err
 	}
+	err := s.putClipboard(ctx, "set the clipboard", req.Text)
 	if refusal := s.admit(req.Epoch); refusal != nil {
 		s.wipeClipboard() // the text may have come after the wipe of the change of hands
 		return refusal

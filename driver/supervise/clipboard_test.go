@@ -126,6 +126,9 @@ func TestL8ClipboardWiped(t *testing.T) {
 	} {
 		asRefusal(t, err, control.HumanHasControl)
 	}
+	if got, wipes := d.now(); got != "her password" || wipes != 1 {
+		t.Errorf("what the agent was refused left %q, %d wipes", got, wipes)
+	}
 	back := r.release("ann")
 	if got, wipes := d.now(); got != "" || wipes != 2 {
 		t.Errorf("after the hand-back %q, %d wipes", got, wipes)
