@@ -3,4 +3,4 @@
 # docs/benchmarks/latest.json. Arguments go to the program, for example -n 3.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-go run ./scripts/bench/targets "$@"
+scripts/with-engine.sh go run ./scripts/bench/targets "$@"

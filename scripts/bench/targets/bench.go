@@ -44,9 +44,9 @@ func newBench() (*bench, error) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	h, err := host.Load(ctx, host.Options{Path: pluginPath, Logger: hclog.NewNullLogger(), Config: map[string]any{
+	h, err := host.Load(ctx, host.Options{Path: pluginPath, Logger: hclog.NewNullLogger(), Config: engineConfig(map[string]any{
 		"allow_unsandboxed_host": true, "state_dir": filepath.Join(dir, "state"), "run_dir": filepath.Join(dir, "run"), "displays": "1000-1099",
-	}})
+	})})
 	if err != nil {
 		return nil, errors.Join(err, os.RemoveAll(dir))
 	}
@@ -117,8 +117,13 @@ func (b *bench) startTask(n int) (milliseconds float64, err error) {
 	return float64(took) / float64(time.Millisecond), end()
 }
 
-// startScreen starts a screen, which end stops.
+// startScreen starts a screen on the host, which end stops.
 func (b *bench) startScreen(n int) (took time.Duration, end func() error, err error) {
+	return b.startScreenIn(n, map[string]any{"isolation": "host"})
+}
+
+// startScreenIn starts a screen with what job says.
+func (b *bench) startScreenIn(n int, job map[string]any) (took time.Duration, end func() error, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	instance, err := b.host.Instance(ctx)
@@ -129,7 +134,8 @@ func (b *bench) startScreen(n int) (took time.Duration, end func() error, err er
 	if err != nil {
 		return 0, nil, err
 	}
-	config, err := schema.Encode(map[string]any{"profile": fmt.Sprintf("bench-%d", n), "isolation": "host"}, hclconfig.Variables{})
+	job["profile"] = fmt.Sprintf("bench-%d", n)
+	config, err := schema.Encode(job, hclconfig.Variables{})
 	if err != nil {
 		return 0, nil, err
 	}
