@@ -112,7 +112,7 @@ func TestL16ManyProcesses(t *testing.T) {
 	if testing.Short() {
 		processes = 6
 	}
-	const changes = 20
+	const changes = 8
 	all := make(chan made)
 	for range processes {
 		h := startHelper(t, path)

@@ -18,22 +18,29 @@ import (
 func main() {
 	runs := flag.Int("n", 9, "runs of each start")
 	out := flag.String("o", "docs/benchmarks/latest.json", "where the results are written")
+	only := flag.String("part", "", "measure only this: starts, plugin, transport, gate, screen or sandboxes; nothing is written then")
 	flag.Parse()
-	if err := run(*runs, *out); err != nil {
+	if err := run(*runs, *out, *only); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
 	}
 }
 
-func run(runs int, out string) error {
+func run(runs int, out, only string) error {
 	b, err := newBench()
 	if err != nil {
 		return err
 	}
 	defer b.close()
 	var rows []row
-	for _, part := range []func(runs int) ([]row, error){b.starts, b.plugin, b.transport, b.gate, b.screen} {
-		more, err := part(runs)
+	for _, part := range []struct {
+		name    string
+		measure func(runs int) ([]row, error)
+	}{{"starts", b.starts}, {"plugin", b.plugin}, {"transport", b.transport}, {"gate", b.gate}, {"screen", b.screen}, {"sandboxes", b.sandboxes}} {
+		if only != "" && only != part.name {
+			continue
+		}
+		more, err := part.measure(runs)
 		if err != nil {
 			return err
 		}
@@ -45,6 +52,9 @@ func run(runs int, out string) error {
 	}
 	slices.SortStableFunc(rows, func(a, b row) int { return a.Target - b.Target })
 	print(rows)
+	if only != "" {
+		return nil
+	}
 	text, err := json.MarshalIndent(rows, "", "  ")
 	if err != nil {
 		return err
