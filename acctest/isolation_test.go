@@ -3,6 +3,7 @@
 package acctest
 
 import (
+	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
@@ -46,6 +47,9 @@ func TestAccIsolation(t *testing.T) {
 					}},
 					{name + "binds of the node are refused", bindsRefused(s.kind)},
 					{name + "an image that is not there", missingImage(s.kind)},
+				}
+				if s.kind == "docker" {
+					steps = append(steps, acceptance{name + "a moved tag is a decision", movedTag})
 				}
 				for _, step := range steps {
 					t.Run(strings.ReplaceAll(step.name, " ", "_"), func(t *testing.T) {
@@ -197,4 +201,85 @@ func missingImage(kind string) func(t *testing.T, a *agent) {
 			t.Errorf("started %v", left)
 		}
 	}
+}
+
+// imageState is what `botscreen image` says as JSON.
+type imageState struct {
+	Runs, Next, Latest string
+	Kept               bool
+}
+
+func imageBy(t *testing.T, a *agent, code int, args ...string) imageState {
+	t.Helper()
+	r := a.botscreen(t, append(append([]string{"image"}, args...), "--json")...)
+	var s imageState
+	if err := json.Unmarshal([]byte(r.stdout), &s); err != nil || r.code != code {
+		t.Fatalf("image %v: %v %s", args, err, r)
+	}
+	return s
+}
+
+// movedTag: a tag that moves changes no screen, not even at its next start; check says
+// that there is a decision to make, keep is one and switch is the other, after which home
+// and logins are there still (P5).
+func movedTag(t *testing.T, a *agent) {
+	endpoint, tag := os.Getenv("BOTSCREEN_TEST_DOCKER"), fmt.Sprintf("botscreen-acctest-%d:1", os.Getpid())
+	must := func(args ...string) string {
+		t.Helper()
+		out, err := docker(endpoint, args...)
+		if err != nil {
+			t.Fatalf("docker %v: %v %s", args, err, out)
+		}
+		return strings.TrimSpace(out)
+	}
+	base := os.Getenv("BOTSCREEN_TEST_IMAGE")
+	if base == "" {
+		base = "botscreen-desktop:test"
+	}
+	must("tag", base, tag)
+	t.Cleanup(func() { _, _ = docker(endpoint, "rmi", tag) })
+	first := must("image", "inspect", "--format", "{{.Id}}", tag)
+	path := a.job(t, "moved", fmt.Sprintf("image = %q", tag))
+	writeFile(t, path, replaceLine(readFile(t, path), "isolation", `isolation = "docker"`))
+	a.must(t, "run", path)
+	defer a.botscreen(t, "stop", "--force", "moved")
+	a.must(t, "exec", "-T", "moved", "sh", "-c", "echo kept > ~/marker")
+	if s := imageBy(t, a, 0, "check", "moved"); s.Runs != first || s.Next != first || s.Latest != first {
+		t.Errorf("at first: %+v, the image is %s", s, first)
+	}
+
+	container := must("create", tag, "true")
+	second := must("commit", "--change", "LABEL moved=yes", container, tag)
+	must("rm", container)
+	if s := imageBy(t, a, 1, "check", "moved"); s.Runs != first || s.Next != first || s.Latest != second {
+		t.Errorf("the tag has moved to %s: %+v", second, s)
+	}
+	if s := imageBy(t, a, 0, "keep", "moved"); !s.Kept || s.Next != first {
+		t.Errorf("kept: %+v", s)
+	}
+	imageBy(t, a, 0, "check", "moved")
+	a.must(t, "stop", "moved")
+	gone(t, a)
+	a.must(t, "run", path)
+	if out := a.must(t, "image", "ls"); !strings.Contains(out, "moved") || !strings.Contains(out, first[:19]) {
+		t.Errorf("after a start: %s", out)
+	}
+	a.must(t, "take", "moved")
+	if r := a.botscreen(t, "image", "switch", "moved"); r.code == 0 || !strings.Contains(r.stderr, "A person") {
+		t.Errorf("switched under a person: %s", r)
+	}
+	a.must(t, "release", "moved")
+	if s := imageBy(t, a, 0, "switch", "moved"); s.Next != second || s.Runs != first {
+		t.Errorf("switched: %+v", s)
+	}
+	a.eventually("the screen on its new image", func() bool {
+		var s imageState
+		r := a.botscreen(t, "image", "check", "moved", "--json")
+		return r.code == 0 && json.Unmarshal([]byte(r.stdout), &s) == nil && s.Runs == second
+	})
+	if out := a.must(t, "exec", "-T", "moved", "sh", "-c", "cat ~/marker"); out != "kept\n" {
+		t.Errorf("the home has %q", out)
+	}
+	a.must(t, "stop", "moved")
+	gone(t, a)
 }

@@ -6,6 +6,7 @@ package isolation
 
 import (
 	"context"
+	"errors"
 	"os"
 	"time"
 
@@ -135,7 +136,19 @@ type Imager interface {
 	// Resolve finds the image on this node or fetches it; pulling is called once before
 	// it fetches. It ends with ctx.
 	Resolve(ctx context.Context, wanted ImageOrder, pulling func()) (Image, error)
+	// Find finds the image on this node and fetches nothing; what is not there is
+	// ErrNoImage.
+	Find(ctx context.Context, reference string) (Image, error)
+	// Fetch brings what the reference means now: from its registry, where it has one. On
+	// an error what was there stays.
+	Fetch(ctx context.Context, wanted ImageOrder) (Image, error)
+	// Latest is the digest that the reference means now, without fetching it; empty where
+	// that cannot be asked.
+	Latest(ctx context.Context, reference string) (digest string, err error)
 }
+
+// ErrNoImage says that an image is not on this node.
+var ErrNoImage = errors.New("the image is not on this node")
 
 // LogFollower is a sandbox whose output comes by way of an engine. Launch has its logs
 // from the order; whoever adopts such a sandbox gives them anew, or nobody hears it.

@@ -75,6 +75,9 @@ func (d *Driver) ExecTaskStreaming(ctx context.Context, id nomadplugin.TaskID, r
 	if err != nil {
 		return nil, err
 	}
+	if req.Command[0] == control.CommandImage {
+		return image(ctx, t, req)
+	}
 	if strings.HasPrefix(req.Command[0], reservedPrefix) && !prefixes[req.Command[0]] {
 		return tunnel(ctx, t, req)
 	}

@@ -29,6 +29,20 @@ func (m *Manager) saveProfile(p profileRecord) error {
 	return m.profiles.save(id.Hash(), p)
 }
 
+// changeProfile changes a profile's record, unless change says that nothing changed.
+func (m *Manager) changeProfile(id screen.ID, change func(*profileRecord) bool) error {
+	m.profileTurn.Lock()
+	defer m.profileTurn.Unlock()
+	var p profileRecord
+	if err := m.profiles.load(id.Hash(), &p); err != nil {
+		return fmt.Errorf("profile %s: %w", id, err)
+	}
+	if !change(&p) {
+		return nil
+	}
+	return m.profiles.save(id.Hash(), p)
+}
+
 // noteEpoch keeps what a supervisor said of its lease.
 func (m *Manager) noteEpoch(id screen.ID, epoch uint64) {
 	if epoch == 0 || epoch >= maxEpoch {

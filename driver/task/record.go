@@ -37,6 +37,7 @@ type runRecord struct {
 	Isolation       screen.Isolation       `json:"isolation"`
 	Image           string                 `json:"image,omitempty"` // exactly this one
 	ImageDigest     string                 `json:"image_digest,omitempty"`
+	ImageReference  string                 `json:"image_reference,omitempty"` // as the job or the node names it
 	StdoutPath      string                 `json:"stdout_path,omitempty"`
 	StderrPath      string                 `json:"stderr_path,omitempty"`
 	Account         isolation.Account      `json:"account"`
@@ -73,6 +74,8 @@ type profileRecord struct {
 	// Epoch is the highest of the lease that a supervisor has told of, 0 before: a lease
 	// that is missing or older has been lost (X26).
 	Epoch uint64 `json:"epoch,omitempty"`
+	// Image is what its sandboxes run; nil before the first of them.
+	Image *imageRecord `json:"image,omitempty"`
 }
 
 // recordDir holds records of one kind as JSON files in a directory that only root can

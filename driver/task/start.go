@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strconv"
 	"time"
@@ -39,6 +38,7 @@ type start struct {
 
 	boundary isolation.Boundary
 	binds    []isolation.Volume
+	decided  *imageRecord // the profile's, once the screen is ready
 	stdout   *os.File
 	stderr   *os.File
 	sandbox  isolation.Sandbox
@@ -181,37 +181,6 @@ func (s *start) resolveAccounts(context.Context) error {
 // pullLimit bounds the fetch of an image; it has its own limit because it says nothing
 // about the desktop (S7).
 const pullLimit = 10 * time.Minute
-
-// resolveImage finds out exactly which image a sandbox will run, and has it here before
-// anything waits for memory or a turn.
-func (s *start) resolveImage(ctx context.Context) error {
-	imager, ok := s.boundary.(isolation.Imager)
-	if !ok {
-		return nil
-	}
-	reference := s.request.Spec.Image
-	if reference == "" {
-		reference = s.m.settings.DefaultImage
-	}
-	if s.m.settings.RequireDigest && !digested.MatchString(reference) {
-		return screen.Faults{{Field: "image", Value: reference, Want: "must name its digest, as in \"desk@sha256:…\": this node has require_digest"}}
-	}
-	ctx, cancel := context.WithTimeout(ctx, pullLimit)
-	defer cancel()
-	image, err := imager.Resolve(ctx, isolation.ImageOrder{
-		Reference: reference, Account: s.record.Account, MaxBytes: s.m.settings.MaxImageBytes,
-	}, func() {
-		s.say(screen.Queued, control.EventState, "Pulling the image "+reference)
-	})
-	if err != nil {
-		return err
-	}
-	s.record.Image, s.record.ImageDigest = image.Reference, image.Digest
-	return nil
-}
-
-// digested is a reference that one image only can have.
-var digested = regexp.MustCompile(`@sha256:[0-9a-f]{64}$`)
 
 // resolveVolumes finds what the job binds before anything is started.
 func (s *start) resolveVolumes(context.Context) (err error) {
@@ -360,6 +329,9 @@ func (s *start) launch(ctx context.Context, taken []display.Number) error {
 	}
 	s.record.Ready = true
 	s.profile.LastDisplay = s.record.Display
+	if s.decided != nil {
+		s.profile.Image = s.decided
+	}
 	return errors.Join(s.m.runs.save(hash, s.record), s.m.saveProfile(s.profile))
 }
 

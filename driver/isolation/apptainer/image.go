@@ -53,26 +53,68 @@ func keyOfInfo(info fs.FileInfo) (fileKey, error) {
 // was fetched for it from a registry, and fetches only what is not there: a tag that
 // moved never changes a screen behind its owner's back (P5).
 func (b *Boundary) Resolve(ctx context.Context, wanted isolation.ImageOrder, pulling func()) (isolation.Image, error) {
-	if wanted.Reference == "" {
+	found, err := b.Find(ctx, wanted.Reference)
+	if errors.Is(err, isolation.ErrNoImage) && !isPath(nameOf(wanted.Reference)) {
+		return b.fetched(ctx, wanted, pulling)
+	}
+	return found, err
+}
+
+// Find looks on this node alone.
+func (b *Boundary) Find(ctx context.Context, reference string) (isolation.Image, error) {
+	if reference == "" {
 		return isolation.Image{}, &RefusedError{Reason: "apptainer isolation needs an image. Name one with `image` in the job, or `default_image` in the plugin's config"}
 	}
-	name, digest := splitDigest(wanted.Reference)
-	found, err := b.find(name)
+	name, digest := splitDigest(reference)
+	path, err := b.find(name)
 	if errors.Is(err, fs.ErrNotExist) && !isPath(name) {
-		found, err = b.fetched(ctx, wanted, pulling)
-		digest = "" // it says which image was fetched, not what file was made of it
+		path, err = b.kept(reference)
+		digest = "" // it says what was fetched, not what file was made of it
 	}
 	if err != nil {
 		return isolation.Image{}, b.explainImage(name, err)
 	}
-	image := isolation.Image{Reference: found}
-	if image.Digest, err = b.digest(ctx, found); err != nil {
+	image, err := b.described(ctx, path)
+	if err != nil {
 		return isolation.Image{}, b.explainImage(name, err)
 	}
 	if digest != "" && digest != image.Digest {
-		return isolation.Image{}, &RefusedError{Reason: fmt.Sprintf("the image %s is not the one that its digest names: it is %s. Correct the digest, or put the right file there", wanted.Reference, digestWord(image.Digest))}
+		return isolation.Image{}, &RefusedError{Reason: fmt.Sprintf("the image %s is not the one that its digest names: it is %s. Correct the digest, or put the right file there", reference, digestWord(image.Digest))}
 	}
 	return image, nil
+}
+
+// described is an image at its path, with the digest of its file.
+func (b *Boundary) described(ctx context.Context, path string) (isolation.Image, error) {
+	digest, err := b.digest(ctx, path)
+	return isolation.Image{Reference: path, Digest: digest}, err
+}
+
+// Fetch brings an image of a registry anew; a file of the image_dirs is what is there by
+// now.
+func (b *Boundary) Fetch(ctx context.Context, wanted isolation.ImageOrder) (isolation.Image, error) {
+	if name := nameOf(wanted.Reference); !isPath(name) {
+		if _, err := b.find(name); errors.Is(err, fs.ErrNotExist) {
+			return b.pulled(ctx, wanted)
+		}
+	}
+	return b.Find(ctx, wanted.Reference)
+}
+
+// Latest is the digest of a file. What a registry has by now is not known before it is
+// fetched: apptainer makes a file of its own of it.
+func (b *Boundary) Latest(ctx context.Context, reference string) (string, error) {
+	name := nameOf(reference)
+	if _, err := b.find(name); errors.Is(err, fs.ErrNotExist) && !isPath(name) {
+		return "", nil
+	}
+	found, err := b.Find(ctx, name)
+	return found.Digest, err
+}
+
+func nameOf(reference string) string {
+	name, _ := splitDigest(reference)
+	return name
 }
 
 func digestWord(digest string) string {
@@ -101,13 +143,12 @@ func (b *Boundary) find(name string) (string, error) {
 	if strings.HasPrefix(name, registryScheme) {
 		return "", fs.ErrNotExist
 	}
-	candidates := make([]string, 0, len(b.options.ImageDirs))
+	var candidates []string
 	for _, dir := range b.options.ImageDirs {
-		if path.IsAbs(name) {
-			candidates = append(candidates, path.Clean(name))
-			break
-		}
 		candidates = append(candidates, path.Join(dir, path.Clean("/"+name)))
+	}
+	if path.IsAbs(name) {
+		candidates = []string{path.Clean(name)}
 	}
 	if path.IsAbs(name) && b.dirOf(path.Clean(name)) == "" {
 		return "", &RefusedError{Reason: fmt.Sprintf("the image %s lies outside of this node's image_dirs (%s). Put it there, or add its folder to `apptainer { image_dirs }` in the plugin's config", name, orNone(b.options.ImageDirs))}
@@ -252,7 +293,7 @@ func (b *Boundary) explainImage(name string, err error) error {
 	case errors.As(err, &refused):
 		return err
 	case errors.Is(err, fs.ErrNotExist):
-		return &RefusedError{Err: err, Reason: fmt.Sprintf("the image %s is not in this node's image_dirs (%s). Put it there, or correct its name", name, orNone(b.options.ImageDirs))}
+		return &RefusedError{Err: errors.Join(isolation.ErrNoImage, err), Reason: fmt.Sprintf("the image %s is not in this node's image_dirs (%s). Put it there, or correct its name", name, orNone(b.options.ImageDirs))}
 	case errors.Is(err, unix.EXDEV), errors.Is(err, unix.ELOOP):
 		return &RefusedError{Err: err, Reason: fmt.Sprintf("the image %s is a link that leads out of this node's image_dirs. Put the image itself there", name)}
 	}

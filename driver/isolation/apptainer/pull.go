@@ -28,38 +28,56 @@ import (
 // pullThreads bounds the processes of a fetch: it unpacks on all cores.
 const pullThreads = 1024
 
-// fetched is the file of an image from a registry: the one that was made for the very
-// same reference, else a new one.
-func (b *Boundary) fetched(ctx context.Context, wanted isolation.ImageOrder, pulling func()) (string, error) {
-	reference := strings.TrimPrefix(wanted.Reference, registryScheme)
-	path := filepath.Join(b.imagesDir(), fileName(reference))
-	turn := b.turn(reference)
-	turn.Lock() // two starts that want one image fetch it once
-	defer turn.Unlock()
-	if f, err := b.open(path); err == nil {
-		_ = f.Close()
-		return path, nil
-	} else if !errors.Is(err, fs.ErrNotExist) {
+// kept is the file that was made last for a reference of a registry. A link of the
+// reference's name leads to it: older ones stay for those who run them, or will not switch.
+func (b *Boundary) kept(reference string) (string, error) {
+	name, err := os.Readlink(filepath.Join(b.imagesDir(), linkName(reference)))
+	if err != nil {
 		return "", err
 	}
-	if wanted.Account.UID == 0 {
-		return "", check(isolation.Order{Account: wanted.Account})
+	path := filepath.Join(b.imagesDir(), filepath.Base(name))
+	f, err := b.open(path)
+	if err != nil {
+		return "", err
 	}
-	pulling()
-	if err := b.fetch(ctx, reference, path, wanted); err != nil {
-		var refused *RefusedError
-		if errors.As(err, &refused) {
-			return "", err
-		}
-		return "", &RefusedError{passes: true, Err: fmt.Errorf("pull image %s: %w", reference, err), Reason: fmt.Sprintf("the image %s could not be pulled (%s). Check its name and the registry; what runs now is not touched", reference, err)}
-	}
-	return path, nil
+	return path, f.Close()
 }
 
-// fileName is where a reference's image is kept: a name says nothing about paths.
-func fileName(reference string) string {
-	sum := sha256.Sum256([]byte(reference))
-	return hex.EncodeToString(sum[:12]) + ".sif"
+// fetched is the image that was made for the very same reference meanwhile, else a new one.
+func (b *Boundary) fetched(ctx context.Context, wanted isolation.ImageOrder, pulling func()) (isolation.Image, error) {
+	turn := b.turn(wanted.Reference)
+	turn.Lock() // two starts that want one image fetch it once
+	defer turn.Unlock()
+	if found, err := b.Find(ctx, wanted.Reference); !errors.Is(err, isolation.ErrNoImage) {
+		return found, err
+	}
+	pulling()
+	return b.pulled(ctx, wanted)
+}
+
+// pulled fetches an image. One that is there is replaced at the end, in one step; who
+// runs it goes on with the old file.
+func (b *Boundary) pulled(ctx context.Context, wanted isolation.ImageOrder) (isolation.Image, error) {
+	if wanted.Account.UID == 0 {
+		return isolation.Image{}, check(isolation.Order{Account: wanted.Account})
+	}
+	reference := strings.TrimPrefix(wanted.Reference, registryScheme)
+	name, err := b.fetch(ctx, reference, wanted)
+	if err != nil {
+		var refused *RefusedError
+		if errors.As(err, &refused) {
+			return isolation.Image{}, err
+		}
+		return isolation.Image{}, &RefusedError{passes: true, Err: fmt.Errorf("pull image %s: %w", reference, err), Reason: fmt.Sprintf("the image %s could not be pulled (%s). Check its name and the registry; what runs now is not touched", reference, err)}
+	}
+	return b.described(ctx, filepath.Join(b.imagesDir(), name))
+}
+
+// linkName is the name by which a reference's image is found: a reference says nothing
+// about paths.
+func linkName(reference string) string {
+	sum := sha256.Sum256([]byte(strings.TrimPrefix(reference, registryScheme)))
+	return hex.EncodeToString(sum[:12])
 }
 
 func (b *Boundary) turn(reference string) *sync.Mutex {
@@ -74,47 +92,47 @@ func (b *Boundary) turn(reference string) *sync.Mutex {
 // fetch lets apptainer make a file of the image, as the screen's own uid: layers are
 // unpacked on the way, and root must not do that (X22). What it made becomes root's by
 // a copy; nobody holds that open for writing.
-func (b *Boundary) fetch(ctx context.Context, reference, path string, wanted isolation.ImageOrder) error {
+func (b *Boundary) fetch(ctx context.Context, reference string, wanted isolation.ImageOrder) (name string, err error) {
 	account := wanted.Account
 	program, err := b.program()
 	if err != nil {
-		return err
+		return "", err
 	}
 	images, err := b.openImages()
 	if err != nil {
-		return err
+		return "", err
 	}
 	defer images.Close()
-	name := "pull-" + random()
-	if err := images.Mkdir(name, 0o711); err != nil {
-		return err
+	pull := "pull-" + random()
+	if err := images.Mkdir(pull, 0o711); err != nil {
+		return "", err
 	}
-	defer images.RemoveAll(name)
-	if err := images.Mkdir(name+"/work", 0o700); err != nil {
-		return err
+	defer images.RemoveAll(pull)
+	if err := images.Mkdir(pull+"/work", 0o700); err != nil {
+		return "", err
 	}
-	if err := images.Mkdir(name+"/node", 0o700); err != nil {
-		return err
+	if err := images.Mkdir(pull+"/node", 0o700); err != nil {
+		return "", err
 	}
 	if !account.Inherited {
-		if err := images.Chown(name+"/work", int(account.UID), int(account.GID)); err != nil {
-			return err
+		if err := images.Chown(pull+"/work", int(account.UID), int(account.GID)); err != nil {
+			return "", err
 		}
 	}
-	if err := b.runPull(ctx, program, reference, filepath.Join(b.imagesDir(), name), account); err != nil {
-		return err
+	if err := b.runPull(ctx, program, reference, filepath.Join(b.imagesDir(), pull), account); err != nil {
+		return "", err
 	}
-	made, err := openMade(images, name+"/work/image.sif", account)
+	made, err := openMade(images, pull+"/work/image.sif", account)
 	if err != nil {
-		return err
+		return "", err
 	}
 	defer made.Close()
 	if info, err := made.Stat(); err != nil {
-		return err
+		return "", err
 	} else if wanted.MaxBytes > 0 && uint64(info.Size()) > wanted.MaxBytes {
-		return &RefusedError{Reason: fmt.Sprintf("the image %s has %d MB, and this node takes at most %d. Use a smaller one, or raise `max_image_mb` in the plugin's config", reference, info.Size()>>20, wanted.MaxBytes>>20)}
+		return "", &RefusedError{Reason: fmt.Sprintf("the image %s has %d MB, and this node takes at most %d. Use a smaller one, or raise `max_image_mb` in the plugin's config", reference, info.Size()>>20, wanted.MaxBytes>>20)}
 	}
-	return keep(ctx, images, made, filepath.Base(path))
+	return keep(ctx, images, made, linkName(reference))
 }
 
 // openImages makes the folder of fetched images where it is missing. Its parent is
@@ -219,17 +237,25 @@ func openMade(images *os.Root, name string, account isolation.Account) (*os.File
 	return f, nil
 }
 
-// keep copies an image to its name, in one step.
-func keep(ctx context.Context, images *os.Root, made *os.File, name string) error {
+// keep copies an image to a name of its own and lets the link lead to it, in one step.
+func keep(ctx context.Context, images *os.Root, made *os.File, link string) (name string, err error) {
 	temporary := ".new-" + random()
 	f, err := images.OpenFile(temporary, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
 	if err != nil {
-		return err
+		return "", err
 	}
 	defer images.Remove(temporary)
-	_, err = io.Copy(f, &reader{ctx, made})
+	sum := sha256.New()
+	_, err = io.Copy(io.MultiWriter(f, sum), &reader{ctx, made})
 	if err = errors.Join(err, f.Chmod(0o644), f.Close()); err != nil {
-		return err
+		return "", err
 	}
-	return images.Rename(temporary, name)
+	name = link + "-" + hex.EncodeToString(sum.Sum(nil)[:8]) + ".sif"
+	if err := images.Rename(temporary, name); err != nil {
+		return "", err
+	}
+	if err := images.Symlink(name, temporary); err != nil {
+		return "", err
+	}
+	return name, images.Rename(temporary, link)
 }

@@ -14,6 +14,8 @@ import (
 
 	"github.com/containerd/errdefs"
 	"github.com/docker/docker/api/types/image"
+
+	"github.com/botscreen/botscreen/driver/isolation"
 )
 
 // Image is a sandbox image as it lies on this node.
@@ -36,7 +38,7 @@ func (b *Boundary) Inspect(ctx context.Context, reference string) (Image, error)
 	defer cancel()
 	found, err := b.api.ImageInspect(ctx, reference)
 	if errdefs.IsNotFound(err) {
-		return Image{}, &RefusedError{Err: fmt.Errorf("inspect image %s: %w", reference, err), Reason: fmt.Sprintf("the image %s is not on this node. Check its name, or pull it: docker pull %s", reference, reference)}
+		return Image{}, &RefusedError{Err: fmt.Errorf("inspect image %s: %w: %w", reference, isolation.ErrNoImage, err), Reason: fmt.Sprintf("the image %s is not on this node. Check its name, or pull it: docker pull %s", reference, reference)}
 	}
 	if err != nil {
 		return Image{}, fmt.Errorf("inspect image %s: %w", reference, b.explain(err))
