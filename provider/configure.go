@@ -33,6 +33,7 @@ type cluster struct {
 	planChecks string
 	jobs       jobCache
 	planned    planned
+	offers     offers
 }
 
 // known says whether the cluster can be asked.

@@ -30,6 +30,13 @@ type profileModel struct {
 	KeyboardLayout  types.String `tfsdk:"keyboard_layout"`
 	Look            types.String `tfsdk:"look"`
 	GLX             types.Bool   `tfsdk:"glx"`
+	Watch           types.String `tfsdk:"watch"`
+	Thumbnails      types.String `tfsdk:"thumbnails"`
+	Clipboard       types.String `tfsdk:"clipboard"`
+	Takeover        types.String `tfsdk:"takeover"`
+	AwayLimit       types.String `tfsdk:"away_limit"`
+	Consent         types.Bool   `tfsdk:"consent"`
+	MaxGeometry     types.String `tfsdk:"max_geometry"`
 	CPU             types.Int64  `tfsdk:"cpu"`
 	Memory          types.Int64  `tfsdk:"memory"`
 	MemoryMax       types.Int64  `tfsdk:"memory_max"`
@@ -65,6 +72,17 @@ func profileSchema() schema.Schema {
 		"look":            text(d.Look, "How much Xfce shows: `lean` (default, starts faster) or `full`."),
 		"glx": schema.BoolAttribute{Optional: true, Computed: true, Default: booldefault.StaticBool(false),
 			MarkdownDescription: "OpenGL in the X server. Starting costs more. Default: `false`."},
+		"watch":      text(d.Watch, "Who sees the screen while a person controls it: `all` (default), `holder`, or `blank`."),
+		"thumbnails": text(d.Thumbnails, "Small pictures of the screen: `watch` (default: as `watch` allows) or `off`."),
+		"clipboard":  text(d.Clipboard, "Where the clipboard passes: `off`, `in` (default: to the desktop) or `both`."),
+		"takeover":   text(d.Takeover, "What a takeover does to the agent's programs: `keep` (default) or `clean`."),
+		"away_limit": schema.StringAttribute{Optional: true, Computed: true, Default: stringdefault.StaticString(d.AwayLimit), PlanModifiers: []planmodifier.String{sameDuration{}},
+			Validators:          []validator.String{durationValidator{most: 168 * hour}},
+			MarkdownDescription: "How long a person who vanished keeps the screen. Default: `0s`, until somebody acts."},
+		"consent": schema.BoolAttribute{Optional: true, Computed: true, Default: booldefault.StaticBool(false),
+			MarkdownDescription: "Ask the present holder before another person gets the screen. Default: `false`."},
+		"max_geometry": schema.StringAttribute{Optional: true,
+			MarkdownDescription: "The largest size to which a person may change the desktop. Default: `3840x2160`, or `geometry` where that is larger."},
 		"cpu":        number(d.CPU, "CPU to reserve, in MHz. Default: 1000."),
 		"memory":     number(d.Memory, "Memory to reserve, in MiB. Default: 2048."),
 		"memory_max": schema.Int64Attribute{Optional: true, MarkdownDescription: "Memory that the desktop may use where the node has it, in MiB; at least `memory`, or -1 for no limit. Needs memory oversubscription in Nomad."},
@@ -100,6 +118,17 @@ func (m *profileModel) spec(ctx context.Context) (validated, bool, diag.Diagnost
 	r.text(m.KeyboardLayout, &p.KeyboardLayout)
 	r.text(m.Look, &p.Look)
 	r.flag(m.GLX, &p.GLX)
+	r.text(m.Watch, &p.Watch)
+	r.text(m.Thumbnails, &p.Thumbnails)
+	r.text(m.Clipboard, &p.Clipboard)
+	r.text(m.Takeover, &p.Takeover)
+	r.text(m.AwayLimit, &p.AwayLimit)
+	p.AwayLimit = nomadjob.Duration(p.AwayLimit)
+	r.flag(m.Consent, &p.Consent)
+	r.text(m.MaxGeometry, &p.MaxGeometry)
+	if m.Geometry.IsUnknown() {
+		p.MaxGeometry = "" // nothing to compare it with yet
+	}
 	r.number(m.CPU, &p.CPU)
 	r.number(m.Memory, &p.Memory)
 	r.number(m.MemoryMax, &p.MemoryMax)
@@ -122,6 +151,9 @@ func (m *profileModel) load(ctx context.Context, spec json.RawMessage) diag.Diag
 	m.MinFreeMemoryMB = types.Int64Value(p.MinFreeMemoryMB)
 	m.StartTimeout = durationOr(p.StartTimeout, m.StartTimeout)
 	m.KeyboardLayout, m.Look, m.GLX = types.StringValue(p.KeyboardLayout), types.StringValue(p.Look), types.BoolValue(p.GLX)
+	m.Watch, m.Thumbnails, m.Clipboard = types.StringValue(p.Watch), types.StringValue(p.Thumbnails), types.StringValue(p.Clipboard)
+	m.Takeover, m.Consent = types.StringValue(p.Takeover), types.BoolValue(p.Consent)
+	m.AwayLimit, m.MaxGeometry = durationOr(p.AwayLimit, m.AwayLimit), textOr(p.MaxGeometry, m.MaxGeometry)
 	m.CPU, m.Memory = types.Int64Value(p.CPU), types.Int64Value(p.Memory)
 	m.MemoryMax = types.Int64Null()
 	if p.MemoryMax != 0 {

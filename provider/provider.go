@@ -39,7 +39,7 @@ func (p *botscreen) Metadata(_ context.Context, _ provider.MetadataRequest, resp
 }
 
 func (p *botscreen) Resources(context.Context) []func() resource.Resource {
-	return []func() resource.Resource{newProfile, newPlacement, newScreen}
+	return []func() resource.Resource{newProfile, newPlacement, newImage, newScreen}
 }
 
 func (p *botscreen) DataSources(context.Context) []func() datasource.DataSource { return nil }

@@ -261,27 +261,37 @@ func (r *recordResource[M, P]) write(ctx context.Context, m P, index uint64, dia
 }
 
 func (r *recordResource[M, P]) operation(verb string, b *baseModel, capability string) operation {
+	return r.cluster.recordOperation(r.kind, verb, b, capability)
+}
+
+// recordOperation is a call on a record, and the right that it needs.
+func (c *cluster) recordOperation(kind nomadjob.Kind, verb string, b *baseModel, capability string) operation {
 	return operation{
-		doing:     fmt.Sprintf("%s variables under %s/%s", verb, r.cluster.prefix, r.kind),
+		doing:     fmt.Sprintf("%s variables under %s/%s", verb, c.prefix, kind),
 		namespace: b.Namespace.ValueString(),
 		needs: fmt.Sprintf("variables {\n  path \"%s/*\" {\n    capabilities = [\"list\", \"read\", \"write\", \"destroy\"]  # lacks: %s\n  }\n}",
-			r.cluster.prefix, capability),
+			c.prefix, capability),
 	}
 }
 
 func (r *recordResource[M, P]) failed(err error, verb string, b *baseModel) diag.Diagnostics {
+	return r.cluster.recordFailed(err, r.kind, r.word, verb, b)
+}
+
+// recordFailed tells of a write or delete that was not done; nothing where err is nil.
+func (c *cluster) recordFailed(err error, kind nomadjob.Kind, word, verb string, b *baseModel) diag.Diagnostics {
 	var diags diag.Diagnostics
 	var lost *nomadjob.ConflictError
 	switch {
 	case err == nil:
 	case errors.As(err, &lost):
-		diags.Append(changed(r.word, b.Name.ValueString(), lost))
+		diags.Append(changed(word, b.Name.ValueString(), lost))
 	default:
 		capability := verb
 		if verb == "delete" {
 			capability = "destroy"
 		}
-		diags.Append(r.cluster.explain(err, r.operation(verb, b, capability)))
+		diags.Append(c.explain(err, c.recordOperation(kind, verb, b, capability)))
 	}
 	return diags
 }

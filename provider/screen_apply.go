@@ -127,11 +127,11 @@ func (a *applier) image(ctx context.Context) {
 		return
 	}
 	var spec nomadjob.Image
-	if err := json.Unmarshal(rec.Spec, &spec); err != nil || spec.Pinned() == "" {
+	if err := json.Unmarshal(rec.Spec, &spec); err != nil || spec.Image == "" {
 		a.diags.AddAttributeError(pathImage, fmt.Sprintf("The sandbox image %q cannot be used", text), "Its record holds no pinned image. Nothing was started.")
 		return
 	}
-	a.wanted.Image, a.wanted.ImageRef = spec.Pinned(), rec.Ref()
+	a.wanted.Image, a.wanted.ImageRef = spec.Image, rec.Ref()
 }
 
 // register gives the job to Nomad, checked against the index; 0: there must be none.

@@ -50,14 +50,14 @@ func (j *jobCache) list(ctx context.Context, client *api.Client, namespace strin
 
 // users are the screens that are not stopped and name a record. The list may be of the
 // beginning of the run, so a job in it is asked for once more.
-func (c *cluster) users(ctx context.Context, client *api.Client, kind nomadjob.Kind, namespace, name string) ([]string, error) {
+func (c *cluster) users(ctx context.Context, client *api.Client, namespace string, names func(meta map[string]string) bool) ([]string, error) {
 	all, err := c.jobs.list(ctx, client, namespace)
 	if err != nil {
 		return nil, err
 	}
 	var out []string
 	for _, stub := range all {
-		if !c.names(stub.Meta, kind, name) || stub.Stop {
+		if !names(stub.Meta) || stub.Stop {
 			continue
 		}
 		job, _, err := client.Jobs().Info(stub.ID, (&api.QueryOptions{Namespace: namespace}).WithContext(ctx))
@@ -67,7 +67,7 @@ func (c *cluster) users(ctx context.Context, client *api.Client, kind nomadjob.K
 			}
 			return nil, err
 		}
-		if c.names(job.Meta, kind, name) && (job.Stop == nil || !*job.Stop) {
+		if names(job.Meta) && (job.Stop == nil || !*job.Stop) {
 			out = append(out, first(job.Meta[nomadjob.MetaName], stub.ID))
 		}
 	}
@@ -83,15 +83,15 @@ func (c *cluster) names(meta map[string]string, kind nomadjob.Kind, name string)
 }
 
 func (r *recordResource[M, P]) refuseUsed(ctx context.Context, b *baseModel) diag.Diagnostics {
-	return r.cluster.refuseUsed(ctx, r.kind, r.word, b)
+	return r.cluster.refuseUsed(ctx, r.word, b, func(meta map[string]string) bool { return r.cluster.names(meta, r.kind, b.Name.ValueString()) })
 }
 
-func (c *cluster) refuseUsed(ctx context.Context, kind nomadjob.Kind, word string, b *baseModel) diag.Diagnostics {
+func (c *cluster) refuseUsed(ctx context.Context, word string, b *baseModel, names func(meta map[string]string) bool) diag.Diagnostics {
 	client, diags := c.client(ctx)
 	if diags.HasError() {
 		return diags
 	}
-	users, err := c.users(ctx, client, kind, b.Namespace.ValueString(), b.Name.ValueString())
+	users, err := c.users(ctx, client, b.Namespace.ValueString(), names)
 	if err != nil {
 		diags.Append(c.explain(err, operation{doing: "list the jobs that use it", namespace: b.Namespace.ValueString(), needs: `capabilities = ["list-jobs", "read-job"]`}))
 		return diags

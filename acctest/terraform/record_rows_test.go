@@ -74,7 +74,8 @@ func profileLife(b *bench) {
 	b.has("botscreen_profile.desk", "id", "desk@default")
 	all := []string{
 		`geometry = "1024x768"`, `depth = 16`, `dpi = 120`, `min_free_memory_mb = 64`, `start_timeout = "90s"`,
-		`keyboard_layout = "de(nodeadkeys),fr"`, `look = "full"`, `glx = true`, `cpu = 500`, `memory = 1024`, `memory_max = 2048`,
+		`keyboard_layout = "de(nodeadkeys),fr"`, `look = "full"`, `glx = true`,
+		`watch = "holder"`, `thumbnails = "off"`, `clipboard = "both"`, `takeover = "clean"`, `away_limit = "90m"`, `consent = true`, `max_geometry = "1920x1080"`, `cpu = 500`, `memory = 1024`, `memory_max = 2048`,
 		`env = { LANG_HINT = "de" }`, `secret_env = { KEY = "agents/openai#api_key" }`, `labels = { lane = "blue" }`,
 		`description = "the desk"`, `force_destroy = true`,
 	}
@@ -131,7 +132,7 @@ func (b *bench) emptyButConfig(address string) {
 	plan, _ := b.plan()
 	c := plan[address]
 	for key, after := range c.After {
-		stateOnly := key == "force_destroy" || key == "start_timeout" || key == "timeouts"
+		stateOnly := key == "force_destroy" || key == "start_timeout" || key == "away_limit" || key == "timeouts"
 		if fmt.Sprint(c.Before[key]) != fmt.Sprint(after) && !stateOnly {
 			b.Errorf("after the import %s: %v → %v", key, c.Before[key], after)
 		}

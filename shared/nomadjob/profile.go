@@ -26,6 +26,13 @@ type Profile struct {
 	KeyboardLayout  string            `json:"keyboard_layout"`
 	Look            string            `json:"look"`
 	GLX             bool              `json:"glx,omitempty"`
+	Watch           string            `json:"watch"`
+	Thumbnails      string            `json:"thumbnails"`
+	Clipboard       string            `json:"clipboard"`
+	Takeover        string            `json:"takeover"`
+	AwayLimit       string            `json:"away_limit"`
+	Consent         bool              `json:"consent,omitempty"`
+	MaxGeometry     string            `json:"max_geometry,omitempty"`
 	CPU             int64             `json:"cpu"`
 	Memory          int64             `json:"memory"`
 	MemoryMax       int64             `json:"memory_max,omitempty"`
@@ -46,6 +53,7 @@ func DefaultProfile() Profile {
 	return Profile{
 		Geometry: d.Geometry, Depth: int64(d.Depth), DPI: int64(d.DPI), MinFreeMemoryMB: int64(d.MinFreeMemoryMB),
 		KeyboardLayout: d.KeyboardLayout, Look: d.Look, CPU: DefaultCPU, Memory: DefaultMemory,
+		Watch: d.Watch, Thumbnails: d.Thumbnails, Clipboard: d.Clipboard, Takeover: d.Takeover, AwayLimit: d.AwayLimit,
 	}
 }
 
@@ -56,6 +64,8 @@ func (p Profile) config(name, isolation, image string) screen.Config {
 	c.Geometry, c.Depth, c.DPI = p.Geometry, int(p.Depth), int(p.DPI)
 	c.MinFreeMemoryMB, c.StartTimeout = int(p.MinFreeMemoryMB), p.StartTimeout
 	c.KeyboardLayout, c.Look, c.GLX = p.KeyboardLayout, p.Look, p.GLX
+	c.Watch, c.Thumbnails, c.Clipboard, c.Takeover = p.Watch, p.Thumbnails, p.Clipboard, p.Takeover
+	c.AwayLimit, c.Consent, c.MaxGeometry = p.AwayLimit, p.Consent, p.MaxGeometry
 	return c
 }
 

@@ -58,7 +58,9 @@ type Record struct {
 func (r Record) Ref() string { return Ref(r.Name, Normal(r.Kind, r.Spec)) }
 
 // notEssential are fields of a record that no screen depends on.
-var notEssential = []string{"id", "name", "namespace", "region", "description", "labels", "force_destroy", "ref", "timeouts"}
+var notEssential = []string{"id", "name", "namespace", "region", "description", "labels", "force_destroy", "ref", "timeouts",
+	"reference_written", "source", "on_default_change", "decided_digest", "decision", "offered_reference", "offered_digest",
+	"update_available", "check_error", "recorded"}
 
 // Ref names a version of a record by 12 hex digits of a hash over what screens depend on.
 // The spec is a JSON object; one that is not has the hash of its bytes.

@@ -159,8 +159,8 @@ func task(w Wanted) *api.Task {
 	return t
 }
 
-// taskConfig is the driver's `config {}`. What is as the driver's default is left out where
-// a driver of the first version would not know the option.
+// taskConfig is the driver's `config {}`. Options that a driver of an earlier version would
+// not know are left out where they are as the driver's default.
 func taskConfig(w Wanted) map[string]any {
 	p := w.Profile
 	c := map[string]any{
@@ -173,6 +173,18 @@ func taskConfig(w Wanted) map[string]any {
 	}
 	if p.GLX {
 		c["glx"] = true
+	}
+	d := DefaultProfile()
+	for name, one := range map[string][2]string{
+		"watch": {p.Watch, d.Watch}, "thumbnails": {p.Thumbnails, d.Thumbnails}, "clipboard": {p.Clipboard, d.Clipboard},
+		"takeover": {p.Takeover, d.Takeover}, "away_limit": {p.AwayLimit, d.AwayLimit}, "max_geometry": {p.MaxGeometry, ""},
+	} {
+		if one[0] != one[1] {
+			c[name] = one[0]
+		}
+	}
+	if p.Consent {
+		c["consent"] = true
 	}
 	if w.Image != "" && c["isolation"] != string(screen.Host) {
 		c["image"] = w.Image
