@@ -42,13 +42,19 @@ func (p *botscreen) Resources(context.Context) []func() resource.Resource {
 	return []func() resource.Resource{newProfile, newPlacement, newImage, newScreen}
 }
 
-func (p *botscreen) DataSources(context.Context) []func() datasource.DataSource { return nil }
-
-func (p *botscreen) EphemeralResources(context.Context) []func() ephemeral.EphemeralResource {
-	return nil
+func (p *botscreen) DataSources(context.Context) []func() datasource.DataSource {
+	return []func() datasource.DataSource{
+		newProfileData, newPlacementData, newImageData, newScreenData, newScreensData, newNodesData, newCheckData, newImagesData,
+	}
 }
 
-func (p *botscreen) Functions(context.Context) []func() function.Function { return nil }
+func (p *botscreen) EphemeralResources(context.Context) []func() ephemeral.EphemeralResource {
+	return []func() ephemeral.EphemeralResource{newTicket}
+}
+
+func (p *botscreen) Functions(context.Context) []func() function.Function {
+	return []func() function.Function{newImageRef, newRecordRef}
+}
 
 // providerModel is the provider block.
 type providerModel struct {

@@ -15,6 +15,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/diag"
 	"github.com/hashicorp/terraform-plugin-framework/path"
 	"github.com/hashicorp/terraform-plugin-framework/resource"
+	"github.com/hashicorp/terraform-plugin-framework/types"
 
 	"github.com/botscreen/botscreen/provider/connection"
 	"github.com/botscreen/botscreen/shared/nomadjob"
@@ -61,6 +62,7 @@ func (r *screenResource) Create(ctx context.Context, req resource.CreateRequest,
 	if resp.Diagnostics.HasError() {
 		return
 	}
+	m.ID = types.StringValue(m.Name.ValueString() + "@" + m.Namespace.ValueString())
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	job := a.register(ctx, 0, "")

@@ -99,6 +99,8 @@ func (r *screenResource) ModifyPlan(ctx context.Context, req resource.ModifyPlan
 	}
 	if req.State.Raw.IsNull() {
 		m.settle(r.cluster, config.Namespace, types.StringNull())
+		// Not before it is there: a ticket for it, or whatever else needs the desktop, waits.
+		m.ID = types.StringUnknown()
 		if config.DesiredState.IsNull() {
 			m.DesiredState = types.StringValue(stateRunning)
 		}

@@ -193,7 +193,7 @@ resource "botscreen_screen" "s" {
 			"datacenters": []any{"*"}, "priority": 50, "force_destroy": false,
 		},
 		"botscreen_screen.s": {
-			"id": "desk@default", "job_id": "botscreen-desk", "desired_state": "running", "run_policy": "on_demand", "wait_for": "running",
+			"job_id": "botscreen-desk", "desired_state": "running", "run_policy": "on_demand", "wait_for": "running",
 			"purge_on_destroy": true, "force": false,
 		},
 	} {

@@ -118,3 +118,45 @@ func IsScreen(job *api.Job) bool {
 
 // Held says whether a person has the screen.
 func (d *Declared) Held() bool { return d.Screen.Live() && d.Screen.Holder == "human" }
+
+// DeclaredStub is what lists tell of a declared screen.
+type DeclaredStub struct {
+	Job    *api.JobListStub
+	Screen Screen
+	Status Status
+}
+
+// ListDeclared finds the jobs of declared screens in a namespace, with their newest
+// allocations: two requests, however many there are.
+func ListDeclared(ctx context.Context, c *api.Client, namespace string) ([]DeclaredStub, error) {
+	q := (&api.QueryOptions{Namespace: namespace}).WithContext(ctx)
+	jobs, _, err := c.Jobs().ListOptions(&api.JobListOptions{Fields: &api.JobListFields{Meta: true}}, q)
+	if err != nil {
+		return nil, fmt.Errorf("list jobs: %w", err)
+	}
+	q.Params = map[string]string{"task_states": "true"}
+	allocs, _, err := c.Allocations().List(q)
+	if err != nil {
+		return nil, fmt.Errorf("list allocations: %w", err)
+	}
+	newest := map[string]*api.AllocationListStub{}
+	for _, a := range allocs {
+		if old := newest[a.JobID]; old == nil || a.CreateIndex > old.CreateIndex {
+			newest[a.JobID] = a
+		}
+	}
+	var out []DeclaredStub
+	for _, job := range jobs {
+		if job.Meta[MetaName] == "" {
+			continue
+		}
+		one := DeclaredStub{Job: job}
+		a := newest[job.ID]
+		if a != nil {
+			one.Screen, _ = fromTask(a, TaskName, stateOf(a))
+		}
+		one.Status = statusOf(&api.Job{Stop: &job.Stop}, a, one.Screen)
+		out = append(out, one)
+	}
+	return out, nil
+}

@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package provider
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/hashicorp/terraform-plugin-framework-timeouts/resource/timeouts"
+	"github.com/hashicorp/terraform-plugin-framework-validators/stringvalidator"
+	"github.com/hashicorp/terraform-plugin-framework/attr"
+	"github.com/hashicorp/terraform-plugin-framework/datasource"
+	"github.com/hashicorp/terraform-plugin-framework/datasource/schema"
+	"github.com/hashicorp/terraform-plugin-framework/path"
+	"github.com/hashicorp/terraform-plugin-framework/schema/validator"
+	"github.com/hashicorp/terraform-plugin-framework/types"
+
+	"github.com/botscreen/botscreen/provider/connection"
+	"github.com/botscreen/botscreen/shared/nomadjob"
+)
+
+// screenData reads one screen.
+type screenData struct{ cluster *cluster }
+
+func newScreenData() datasource.DataSource { return &screenData{} }
+
+func (d *screenData) Metadata(_ context.Context, req datasource.MetadataRequest, resp *datasource.MetadataResponse) {
+	resp.TypeName = req.ProviderTypeName + "_screen"
+}
+
+func (d *screenData) Schema(ctx context.Context, _ datasource.SchemaRequest, resp *datasource.SchemaResponse) {
+	all := asData(screenSchema(ctx))
+	all["job_id"] = schema.StringAttribute{Optional: true, Computed: true, MarkdownDescription: "ID of the Nomad job. Default: `botscreen-NAME`."}
+	delete(all, "drift") // a resource's: it knows what was wanted
+	resp.Schema = schema.Schema{MarkdownDescription: "A screen that exists, by name.", Attributes: all}
+}
+
+func (d *screenData) Configure(_ context.Context, req datasource.ConfigureRequest, _ *datasource.ConfigureResponse) {
+	asCluster(req.ProviderData, &d.cluster)
+}
+
+func (d *screenData) Read(ctx context.Context, req datasource.ReadRequest, resp *datasource.ReadResponse) {
+	m := screenModel{Timeouts: timeouts.Value{Object: types.ObjectNull(map[string]attr.Type{
+		"create": types.StringType, "update": types.StringType, "delete": types.StringType})}}
+	m.RestartTriggers, m.Meta = types.MapNull(types.StringType), types.MapNull(types.StringType)
+	for name, into := range map[string]*types.String{"name": &m.Name, "namespace": &m.Namespace, "job_id": &m.JobID} {
+		resp.Diagnostics.Append(req.Config.GetAttribute(ctx, path.Root(name), into)...)
+	}
+	client, diags := d.cluster.client(ctx)
+	resp.Diagnostics.Append(diags...)
+	if resp.Diagnostics.HasError() {
+		return
+	}
+	m.settle(d.cluster, m.Namespace, types.StringNull())
+	if m.JobID.IsNull() {
+		m.JobID = types.StringValue("botscreen-" + m.Name.ValueString())
+	}
+	found, err := nomadjob.Lookup(ctx, client, m.Namespace.ValueString(), m.JobID.ValueString())
+	switch {
+	case connection.Classify(err) == connection.NotFound || err == nil && !nomadjob.IsScreen(found.Job):
+		resp.Diagnostics.AddAttributeError(path.Root("name"), fmt.Sprintf("No screen %q in namespace %q", m.Name.ValueString(), m.Namespace.ValueString()),
+			fmt.Sprintf("There is no job %s with a task of the driver %s. Check name, job_id and namespace.", m.JobID.ValueString(), nomadjob.Driver))
+		return
+	case err != nil:
+		resp.Diagnostics.Append(d.cluster.explain(err, readJob(&m)))
+		return
+	}
+	m.adopt(ctx, found.Job, &resp.Diagnostics)
+	m.observe(ctx, found, nil, &resp.Diagnostics)
+	if !resp.Diagnostics.HasError() {
+		resp.Diagnostics.Append(copyModel(ctx, screenSchema(ctx), m, &resp.State)...)
+	}
+}
+
+// screensData lists the screens of a namespace: two requests, however many there are.
+type screensData struct{ cluster *cluster }
+
+func newScreensData() datasource.DataSource { return &screensData{} }
+
+type screensModel struct {
+	Namespace types.String `tfsdk:"namespace"`
+	Profile   types.String `tfsdk:"profile"`
+	Status    types.String `tfsdk:"status"`
+	Screens   types.List   `tfsdk:"screens"`
+}
+
+type screenItem struct {
+	Name      string `tfsdk:"name"`
+	Namespace string `tfsdk:"namespace"`
+	JobID     string `tfsdk:"job_id"`
+	Profile   string `tfsdk:"profile"`
+	Status    string `tfsdk:"status"`
+	Isolation string `tfsdk:"isolation"`
+	Holder    string `tfsdk:"holder"`
+	NodeName  string `tfsdk:"node_name"`
+	AllocID   string `tfsdk:"alloc_id"`
+}
+
+var screenItemType = types.ObjectType{AttrTypes: map[string]attr.Type{
+	"name": types.StringType, "namespace": types.StringType, "job_id": types.StringType, "profile": types.StringType, "status": types.StringType,
+	"isolation": types.StringType, "holder": types.StringType, "node_name": types.StringType, "alloc_id": types.StringType,
+}}
+
+func (d *screensData) Metadata(_ context.Context, req datasource.MetadataRequest, resp *datasource.MetadataResponse) {
+	resp.TypeName = req.ProviderTypeName + "_screens"
+}
+
+func (d *screensData) Schema(_ context.Context, _ datasource.SchemaRequest, resp *datasource.SchemaResponse) {
+	text := func(description string) schema.StringAttribute {
+		return schema.StringAttribute{Computed: true, MarkdownDescription: description}
+	}
+	statuses := make([]string, len(nomadjob.Statuses))
+	for i, s := range nomadjob.Statuses {
+		statuses[i] = string(s)
+	}
+	resp.Schema = schema.Schema{
+		MarkdownDescription: "The screens that were declared in a namespace, sorted by name.",
+		Attributes: map[string]schema.Attribute{
+			"namespace": schema.StringAttribute{Optional: true, Computed: true, Validators: []validator.String{namespaceValidator{}}, MarkdownDescription: "Nomad namespace. Default: the provider's."},
+			"profile":   schema.StringAttribute{Optional: true, MarkdownDescription: "Only screens of this profile."},
+			"status":    schema.StringAttribute{Optional: true, Validators: []validator.String{stringvalidator.OneOf(statuses...)}, MarkdownDescription: "Only screens with this status."},
+			"screens": schema.ListNestedAttribute{Computed: true, MarkdownDescription: "What was found.", NestedObject: schema.NestedAttributeObject{Attributes: map[string]schema.Attribute{
+				"name": text("Name."), "namespace": text("Nomad namespace."), "job_id": text("ID of its job."), "profile": text("Name of its profile."),
+				"status": text("What it is doing."), "isolation": text("Where it runs."), "holder": text("Who may send input: `agent` or `human`; empty where nobody."),
+				"node_name": text("Its node."), "alloc_id": text("Its newest allocation."),
+			}}},
+		},
+	}
+}
+
+func (d *screensData) Configure(_ context.Context, req datasource.ConfigureRequest, _ *datasource.ConfigureResponse) {
+	asCluster(req.ProviderData, &d.cluster)
+}
+
+func (d *screensData) Read(ctx context.Context, req datasource.ReadRequest, resp *datasource.ReadResponse) {
+	var m screensModel
+	resp.Diagnostics.Append(req.Config.Get(ctx, &m)...)
+	client, diags := d.cluster.client(ctx)
+	resp.Diagnostics.Append(diags...)
+	if resp.Diagnostics.HasError() {
+		return
+	}
+	if m.Namespace.IsNull() {
+		m.Namespace = d.cluster.namespace
+	}
+	all, err := nomadjob.ListDeclared(ctx, client, m.Namespace.ValueString())
+	if err != nil {
+		resp.Diagnostics.Append(d.cluster.explain(err, operation{doing: "list jobs and allocations", namespace: m.Namespace.ValueString(), needs: `capabilities = ["list-jobs", "read-job"]`}))
+		return
+	}
+	items := []screenItem{}
+	for _, one := range all {
+		item := itemOf(one)
+		if first(one.Job.Meta[nomadjob.MetaRecords], nomadjob.DefaultPrefix) != d.cluster.prefix ||
+			!m.Profile.IsNull() && item.Profile != m.Profile.ValueString() || !m.Status.IsNull() && item.Status != m.Status.ValueString() {
+			continue
+		}
+		items = append(items, item)
+	}
+	slices.SortFunc(items, func(a, b screenItem) int { return strings.Compare(a.Name, b.Name) })
+	list, diags := types.ListValueFrom(ctx, screenItemType, items)
+	resp.Diagnostics.Append(diags...)
+	m.Screens = list
+	resp.Diagnostics.Append(resp.State.Set(ctx, m)...)
+}
+
+func itemOf(d nomadjob.DeclaredStub) screenItem {
+	profile, _, _ := strings.Cut(d.Job.Meta[nomadjob.MetaProfile], "@")
+	return screenItem{
+		Name: d.Job.Meta[nomadjob.MetaName], Namespace: d.Job.Namespace, JobID: d.Job.ID, Profile: profile, Status: string(d.Status),
+		Isolation: d.Screen.Isolation, Holder: d.Screen.Holder, NodeName: d.Screen.Node, AllocID: d.Screen.Alloc,
+	}
+}
