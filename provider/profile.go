@@ -30,6 +30,8 @@ type profileModel struct {
 	KeyboardLayout  types.String `tfsdk:"keyboard_layout"`
 	Look            types.String `tfsdk:"look"`
 	GLX             types.Bool   `tfsdk:"glx"`
+	IdleStop        types.String `tfsdk:"idle_stop"`
+	IdleAction      types.String `tfsdk:"idle_action"`
 	Watch           types.String `tfsdk:"watch"`
 	Thumbnails      types.String `tfsdk:"thumbnails"`
 	Clipboard       types.String `tfsdk:"clipboard"`
@@ -72,10 +74,14 @@ func profileSchema() schema.Schema {
 		"look":            text(d.Look, "How much Xfce shows: `lean` (default, starts faster) or `full`."),
 		"glx": schema.BoolAttribute{Optional: true, Computed: true, Default: booldefault.StaticBool(false),
 			MarkdownDescription: "OpenGL in the X server. Starting costs more. Default: `false`."},
-		"watch":      text(d.Watch, "Who sees the screen while a person controls it: `all` (default), `holder`, or `blank`."),
-		"thumbnails": text(d.Thumbnails, "Small pictures of the screen: `watch` (default: as `watch` allows) or `off`."),
-		"clipboard":  text(d.Clipboard, "Where the clipboard passes: `off`, `in` (default: to the desktop) or `both`."),
-		"takeover":   text(d.Takeover, "What a takeover does to the agent's programs: `keep` (default) or `clean`."),
+		"idle_stop": schema.StringAttribute{Optional: true, Computed: true, Default: stringdefault.StaticString("30m"), PlanModifiers: []planmodifier.String{sameDuration{}},
+			Validators:          []validator.String{durationValidator{most: 720 * hour}},
+			MarkdownDescription: "After how long without use the desktop rests. `0s` is never. Default: `30m`."},
+		"idle_action": text(d.IdleAction, "How it rests: `sleep` (default: its programs end, the next use starts it again) or `exit` (the task ends; the job is then a batch job, and changing between the two makes the job anew)."),
+		"watch":       text(d.Watch, "Who sees the screen while a person controls it: `all` (default), `holder`, or `blank`."),
+		"thumbnails":  text(d.Thumbnails, "Small pictures of the screen: `watch` (default: as `watch` allows) or `off`."),
+		"clipboard":   text(d.Clipboard, "Where the clipboard passes: `off`, `in` (default: to the desktop) or `both`."),
+		"takeover":    text(d.Takeover, "What a takeover does to the agent's programs: `keep` (default) or `clean`."),
 		"away_limit": schema.StringAttribute{Optional: true, Computed: true, Default: stringdefault.StaticString(d.AwayLimit), PlanModifiers: []planmodifier.String{sameDuration{}},
 			Validators:          []validator.String{durationValidator{most: 168 * hour}},
 			MarkdownDescription: "How long a person who vanished keeps the screen. Default: `0s`, until somebody acts."},
@@ -118,6 +124,9 @@ func (m *profileModel) spec(ctx context.Context) (validated, bool, diag.Diagnost
 	r.text(m.KeyboardLayout, &p.KeyboardLayout)
 	r.text(m.Look, &p.Look)
 	r.flag(m.GLX, &p.GLX)
+	r.text(m.IdleStop, &p.IdleStop)
+	p.IdleStop = nomadjob.Duration(p.IdleStop)
+	r.text(m.IdleAction, &p.IdleAction)
 	r.text(m.Watch, &p.Watch)
 	r.text(m.Thumbnails, &p.Thumbnails)
 	r.text(m.Clipboard, &p.Clipboard)
@@ -151,6 +160,7 @@ func (m *profileModel) load(ctx context.Context, spec json.RawMessage) diag.Diag
 	m.MinFreeMemoryMB = types.Int64Value(p.MinFreeMemoryMB)
 	m.StartTimeout = durationOr(p.StartTimeout, m.StartTimeout)
 	m.KeyboardLayout, m.Look, m.GLX = types.StringValue(p.KeyboardLayout), types.StringValue(p.Look), types.BoolValue(p.GLX)
+	m.IdleStop, m.IdleAction = durationOr(p.IdleStop, m.IdleStop), types.StringValue(p.IdleAction)
 	m.Watch, m.Thumbnails, m.Clipboard = types.StringValue(p.Watch), types.StringValue(p.Thumbnails), types.StringValue(p.Clipboard)
 	m.Takeover, m.Consent = types.StringValue(p.Takeover), types.BoolValue(p.Consent)
 	m.AwayLimit, m.MaxGeometry = durationOr(p.AwayLimit, m.AwayLimit), textOr(p.MaxGeometry, m.MaxGeometry)

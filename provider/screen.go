@@ -111,6 +111,9 @@ func (r *screenResource) Update(ctx context.Context, req resource.UpdateRequest,
 	if change.again {
 		generation = strconv.FormatInt(time.Now().UnixNano(), 36)
 	}
+	if index = a.retype(ctx, index, before); resp.Diagnostics.HasError() {
+		return
+	}
 	job := a.register(ctx, index, generation)
 	if resp.Diagnostics.HasError() {
 		return
@@ -120,6 +123,28 @@ func (r *screenResource) Update(ctx context.Context, req resource.UpdateRequest,
 	}
 	a.finish(context.WithoutCancel(ctx), resp.Private)
 	resp.Diagnostics.Append(resp.State.Set(ctx, m)...)
+}
+
+// retype removes a job that has to be of another type now, which Nomad does not change in
+// place, and gives the index at which the new one is registered.
+func (a *applier) retype(ctx context.Context, index uint64, before *api.Job) uint64 {
+	if before == nil || before.Type == nil || (*before.Type == api.JobTypeBatch) == a.wanted.Profile.Exits() {
+		return index
+	}
+	namespace, id := a.model.Namespace.ValueString(), a.model.JobID.ValueString()
+	now, err := nomadjob.Lookup(ctx, a.client, namespace, id)
+	switch {
+	case err != nil:
+		a.diags.Append(a.cluster.explain(err, readJob(a.model)))
+		return index
+	case *now.Job.JobModifyIndex != index:
+		a.diags.Append(jobChanged(a.model.Name.ValueString(), *now.Job.JobModifyIndex, index))
+		return index
+	}
+	if err := nomadjob.Stop(ctx, a.client, namespace, id, true); err != nil {
+		a.diags.Append(a.cluster.explain(err, submitJob(a.model, "stop")))
+	}
+	return 0
 }
 
 // Delete ends the desktop and waits for its end.

@@ -75,7 +75,7 @@ func profileLife(b *bench) {
 	all := []string{
 		`geometry = "1024x768"`, `depth = 16`, `dpi = 120`, `min_free_memory_mb = 64`, `start_timeout = "90s"`,
 		`keyboard_layout = "de(nodeadkeys),fr"`, `look = "full"`, `glx = true`,
-		`watch = "holder"`, `thumbnails = "off"`, `clipboard = "both"`, `takeover = "clean"`, `away_limit = "90m"`, `consent = true`, `max_geometry = "1920x1080"`, `cpu = 500`, `memory = 1024`, `memory_max = 2048`,
+		`idle_stop = "45m"`, `idle_action = "exit"`, `watch = "holder"`, `thumbnails = "off"`, `clipboard = "both"`, `takeover = "clean"`, `away_limit = "90m"`, `consent = true`, `max_geometry = "1920x1080"`, `cpu = 500`, `memory = 1024`, `memory_max = 2048`,
 		`env = { LANG_HINT = "de" }`, `secret_env = { KEY = "agents/openai#api_key" }`, `labels = { lane = "blue" }`,
 		`description = "the desk"`, `force_destroy = true`,
 	}
@@ -132,7 +132,7 @@ func (b *bench) emptyButConfig(address string) {
 	plan, _ := b.plan()
 	c := plan[address]
 	for key, after := range c.After {
-		stateOnly := key == "force_destroy" || key == "start_timeout" || key == "away_limit" || key == "timeouts"
+		stateOnly := key == "force_destroy" || key == "start_timeout" || key == "away_limit" || key == "idle_stop" || key == "timeouts"
 		if fmt.Sprint(c.Before[key]) != fmt.Sprint(after) && !stateOnly {
 			b.Errorf("after the import %s: %v → %v", key, c.Before[key], after)
 		}
@@ -233,7 +233,7 @@ func recordDrift(b *bench) {
 // equalSpellings: what means the same is no change, from a user's hand or from a server's.
 func equalSpellings(b *bench) {
 	conf := func(timeout, datacenters string) string {
-		return profileOf(`start_timeout = "`+timeout+`"`, `labels = { lane = "blue" }`, `env = { A = "--lang=en --user-agent=a b" }`) + `
+		return profileOf(`start_timeout = "`+timeout+`"`, `idle_stop = "1200s"`, `labels = { lane = "blue" }`, `env = { A = "--lang=en --user-agent=a b" }`) + `
 resource "botscreen_placement" "a" {
   name        = "a"
   datacenters = ` + datacenters + `
@@ -248,7 +248,7 @@ resource "botscreen_placement" "a" {
 	b.config(conf("1m30s", `["dc1", "dc2"]`))
 	b.empty()
 	v := b.record("profile/desk") // another program's JSON: other order, spaces, null
-	v.Items["spec"] = `{ "look": "lean", "start_timeout": "90s", "memory": 2048, "cpu": 1000, "dpi": 96, "depth": 24, "geometry": "1440x900",
+	v.Items["spec"] = `{ "look": "lean", "start_timeout": "90s", "idle_stop": "20m", "memory": 2048, "cpu": 1000, "dpi": 96, "depth": 24, "geometry": "1440x900",
 	  "min_free_memory_mb": 1536, "keyboard_layout": "us", "labels": {"lane": "blue"}, "secret_env": null, "env": {"A": "--lang=en --user-agent=a b"} }`
 	if _, _, err := b.agent.client(b.T).Variables().Update(v, nil); err != nil {
 		b.Fatal(err)

@@ -82,6 +82,7 @@ var _ = add(
 	row{id: "T-JOB-1", f: jobChangedBetween},
 	row{id: "T-DRIFT-2 / TFM-03", f: jobDrift},
 	row{id: "T-SCR-1", f: notInTime, desktop: true},
+	row{id: "T-SCR-2", f: idleStops, desktop: true},
 	row{id: "T-SCR-3", f: alwaysRuns, desktop: true},
 	row{id: "T-SCR-4", f: triggers, desktop: true},
 	row{id: "T-SCR-5", f: failedScreen, desktop: true},
@@ -433,4 +434,54 @@ func (b *bench) agentStops(id string) {
 		b.Fatal(err)
 	}
 	b.allocs(id, func(all []*api.AllocationListStub) bool { return running(all) == 0 })
+}
+
+// idleStops: a desktop that ends because nobody uses it is a status and no change; always
+// starts it again, once. Sleeping is neither an end nor a change.
+func idleStops(b *bench) {
+	id := "botscreen-" + b.name("desk")
+	conf := func(action string, lines ...string) string {
+		return strings.Replace(desktopOf(b, "800x600", lines...), "min_free", "idle_stop = \"2s\"\n  idle_action = \""+action+"\"\n  min_free", 1)
+	}
+	b.config(conf("exit"))
+	b.apply()
+	b.allocs(id, func(all []*api.AllocationListStub) bool { return len(all) == 1 && all[0].ClientStatus == "complete" })
+	b.empty()
+	b.apply("-refresh-only")
+	b.has(deskAddress, "status", "idle_stopped")
+	if reason := fmt.Sprint(b.state()[deskAddress]["stop_reason"]); !strings.HasPrefix(reason, "not used for") {
+		b.Errorf("stop_reason %q", reason)
+	}
+	b.config(conf("exit", `run_policy = "always"`))
+	plan, _ := b.plan()
+	if c := plan[deskAddress]; c.Before["status"] != "idle_stopped" || c.After["status"] != "running" {
+		b.Errorf("status %v → %v", c.Before["status"], c.After["status"])
+	}
+	b.must("apply", "-no-color", "plan")
+	b.allocs(id, func(all []*api.AllocationListStub) bool { return len(all) == 2 })
+	b.config(conf("sleep")) // another type of job
+	b.apply()
+	if kind := *b.job(id).Type; kind != "service" {
+		b.Errorf("the job is a %s", kind)
+	}
+	b.allocs(id, func(all []*api.AllocationListStub) bool { return running(all) == 1 && asleep(all) })
+	b.empty()
+	b.apply("-refresh-only")
+	b.has(deskAddress, "status", "asleep")
+	b.destroy()
+}
+
+func asleep(all []*api.AllocationListStub) bool {
+	for _, a := range all {
+		state := a.TaskStates["desktop"]
+		if a.ClientStatus != "running" || state == nil {
+			continue
+		}
+		for i := len(state.Events) - 1; i >= 0; i-- {
+			if word := state.Events[i].Details["botscreen.state"]; word != "" {
+				return word == "asleep"
+			}
+		}
+	}
+	return false
 }

@@ -23,7 +23,7 @@ func Normal(kind Kind, spec json.RawMessage) json.RawMessage {
 		if p.StartTimeout != "" {
 			p.StartTimeout = Duration(p.StartTimeout)
 		}
-		p.AwayLimit = Duration(p.AwayLimit)
+		p.AwayLimit, p.IdleStop = Duration(p.AwayLimit), Duration(p.IdleStop)
 		known = p
 	case PlacementKind:
 		p := DefaultPlacement()

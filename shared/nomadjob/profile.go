@@ -26,6 +26,8 @@ type Profile struct {
 	KeyboardLayout  string            `json:"keyboard_layout"`
 	Look            string            `json:"look"`
 	GLX             bool              `json:"glx,omitempty"`
+	IdleStop        string            `json:"idle_stop"`
+	IdleAction      string            `json:"idle_action"`
 	Watch           string            `json:"watch"`
 	Thumbnails      string            `json:"thumbnails"`
 	Clipboard       string            `json:"clipboard"`
@@ -53,7 +55,7 @@ func DefaultProfile() Profile {
 	return Profile{
 		Geometry: d.Geometry, Depth: int64(d.Depth), DPI: int64(d.DPI), MinFreeMemoryMB: int64(d.MinFreeMemoryMB),
 		KeyboardLayout: d.KeyboardLayout, Look: d.Look, CPU: DefaultCPU, Memory: DefaultMemory,
-		Watch: d.Watch, Thumbnails: d.Thumbnails, Clipboard: d.Clipboard, Takeover: d.Takeover, AwayLimit: d.AwayLimit,
+		IdleStop: Duration(d.IdleStop), IdleAction: d.IdleAction, Watch: d.Watch, Thumbnails: d.Thumbnails, Clipboard: d.Clipboard, Takeover: d.Takeover, AwayLimit: d.AwayLimit,
 	}
 }
 
@@ -64,6 +66,7 @@ func (p Profile) config(name, isolation, image string) screen.Config {
 	c.Geometry, c.Depth, c.DPI = p.Geometry, int(p.Depth), int(p.DPI)
 	c.MinFreeMemoryMB, c.StartTimeout = int(p.MinFreeMemoryMB), p.StartTimeout
 	c.KeyboardLayout, c.Look, c.GLX = p.KeyboardLayout, p.Look, p.GLX
+	c.IdleStop, c.IdleAction = p.IdleStop, p.IdleAction
 	c.Watch, c.Thumbnails, c.Clipboard, c.Takeover = p.Watch, p.Thumbnails, p.Clipboard, p.Takeover
 	c.AwayLimit, c.Consent, c.MaxGeometry = p.AwayLimit, p.Consent, p.MaxGeometry
 	return c
@@ -142,6 +145,11 @@ func limits(faults *screen.Faults, field string, value, least, most int64) {
 	if value < least || value > most {
 		faults.Add(field, strconv.FormatInt(value, 10), fmt.Sprintf("must be from %d to %d", least, most))
 	}
+}
+
+// Exits says whether the desktop ends its task when nobody uses it.
+func (p Profile) Exits() bool {
+	return p.IdleAction == string(screen.IdleExit) && p.IdleStop != "0s"
 }
 
 // Duration is the one spelling of a duration that records keep; text that is none stays.

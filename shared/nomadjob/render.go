@@ -77,9 +77,15 @@ func Render(w Wanted) *api.Job {
 	job.Datacenters = slices.Clone(w.Placement.Datacenters)
 	job.Constraints = constraints(w.Placement)
 	job.Meta = meta(w)
-	// Without deployments: one desktop is replaced, never doubled, and Await follows it.
-	none := 0
-	job.Update = &api.UpdateStrategy{MaxParallel: &none}
+	if w.Profile.Exits() {
+		// A service that ends would be started again at once.
+		batch := api.JobTypeBatch
+		job.Type = &batch
+	} else {
+		// Without deployments: one desktop is replaced, never doubled, and Await follows it.
+		none := 0
+		job.Update = &api.UpdateStrategy{MaxParallel: &none}
+	}
 	job.TaskGroups = []*api.TaskGroup{group(w)}
 	if w.Stopped {
 		job.Stop = &w.Stopped
@@ -178,6 +184,7 @@ func taskConfig(w Wanted) map[string]any {
 	for name, one := range map[string][2]string{
 		"watch": {p.Watch, d.Watch}, "thumbnails": {p.Thumbnails, d.Thumbnails}, "clipboard": {p.Clipboard, d.Clipboard},
 		"takeover": {p.Takeover, d.Takeover}, "away_limit": {p.AwayLimit, d.AwayLimit}, "max_geometry": {p.MaxGeometry, ""},
+		"idle_stop": {p.IdleStop, d.IdleStop}, "idle_action": {p.IdleAction, d.IdleAction},
 	} {
 		if one[0] != one[1] {
 			c[name] = one[0]

@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/hashicorp/nomad/api"
@@ -28,8 +29,8 @@ const (
 // Statuses lists them all.
 var Statuses = []Status{StatusPending, StatusRunning, StatusAsleep, StatusIdleStopped, StatusStopped, StatusFailed, StatusLost}
 
-// reasonIdle is the driver's reason for an end that nobody asked for but the idle clock.
-const reasonIdle = "idle"
+// reasonIdle begins the driver's reason for an end that nobody asked for but the idle clock.
+const reasonIdle = "not used for "
 
 // Declared is a screen's job with its newest allocation.
 type Declared struct {
@@ -80,7 +81,7 @@ func statusOf(job *api.Job, a *api.AllocationListStub, s Screen) Status {
 	case api.AllocClientStatusLost, api.AllocClientStatusUnknown:
 		return StatusLost
 	case api.AllocClientStatusComplete:
-		if s.Reason.String() == reasonIdle {
+		if strings.HasPrefix(s.Reason.String(), reasonIdle) {
 			return StatusIdleStopped
 		}
 		return StatusStopped
