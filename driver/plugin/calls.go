@@ -159,7 +159,9 @@ func (d *Driver) WaitTask(ctx context.Context, id nomadplugin.TaskID) (*nomadplu
 	}
 	exit := t.Exit()
 	result := exitMessage(exit)
-	if exit.Err != "" {
+	// An error makes the end a failure to Nomad, which then starts a batch task again: an
+	// idle desktop that ended well is none.
+	if exit.Err != "" && (exit.Code != 0 || exit.Signal != 0) {
 		return result, errors.New(exit.Err)
 	}
 	return result, nil

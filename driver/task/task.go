@@ -334,7 +334,11 @@ func (t *Task) announceEnd(r *runRecord, exit Exit) {
 		t.m.publish(r, message, e)
 	}
 	if exit.Code == 0 {
-		publish(screen.Stopped, "Desktop stopped", "")
+		message := "Desktop stopped"
+		if exit.Err != "" {
+			message += ": " + exit.Err
+		}
+		publish(screen.Stopped, message, exit.Err)
 		return
 	}
 	message := exit.Err
