@@ -56,6 +56,7 @@ var allowed = map[string][]string{
 	"shared/crowd":       {},
 	"shared/lease":       {"shared/screen"},
 	"shared/audit":       {"shared/lease", "shared/screen"},
+	"shared/image":       {},
 	"shared/rfb":         {},
 	"shared/screen":      {},
 	"shared/nomadplugin": {},
@@ -79,6 +80,8 @@ var homes = map[string][]string{
 	"github.com/hashicorp/nomad/api":       {"shared/devagent", "shared/nomadjob", "cmd/botscreen", "acctest", "provider"},
 	"github.com/chromedp/chromedp":         {"acctest"},
 	"github.com/hashicorp/hcl/v2/hclwrite": {},
+
+	"github.com/google/go-containerregistry": {"shared/image"},
 
 	"github.com/hashicorp/terraform-plugin-framework":            {"provider", "cmd/terraform-provider-botscreen"},
 	"github.com/hashicorp/terraform-plugin-framework-validators": {"provider"},
