@@ -2,10 +2,11 @@
 
 // Package template renders the templates of a task: text in which
 // {{ with nomadVar "path" }} … {{ .key }} … {{ end }} puts the items of Nomad
-// variables. Every other function and statement is refused by name.
+// variables, {{ .key.Value | toJSON }} puts one into quotes. Every other function and statement is refused by name.
 package template
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -98,7 +99,7 @@ func (t *Template) change() error {
 
 func parseText(text, left, right string) (*parse.ListNode, error) {
 	// The only function there is; its value is not used, the tree is walked here.
-	functions := map[string]any{"nomadVar": func(string) any { return nil }}
+	functions := map[string]any{"nomadVar": func(string) any { return nil }, "toJSON": func(any) any { return nil }}
 	trees, err := parse.Parse("template", text, left, right, functions)
 	if err != nil {
 		return nil, errors.New(strings.TrimPrefix(err.Error(), "template: "))
@@ -135,7 +136,7 @@ func (t *Template) check(list *parse.ListNode, inVariable bool) error {
 			}
 			faults = append(faults, t.check(n.List, true), t.check(n.ElseList, inVariable))
 		case *parse.ActionNode:
-			if _, err := itemKey(n.Pipe); err != nil || !inVariable {
+			if _, _, err := itemKey(n.Pipe); err != nil || !inVariable {
 				faults = append(faults, refused(n))
 			}
 		default:
@@ -161,18 +162,29 @@ func variablePath(p *parse.PipeNode) (string, error) {
 	return "", fmt.Errorf("with %s: only {{ with nomadVar \"path\" }} is run by the embedded agent", p)
 }
 
-// itemKey reads the pipe of {{ .key }}.
-func itemKey(p *parse.PipeNode) (string, error) {
-	if len(p.Decl) == 0 && len(p.Cmds) == 1 && len(p.Cmds[0].Args) == 1 {
-		if f, ok := p.Cmds[0].Args[0].(*parse.FieldNode); ok && len(f.Ident) <= 2 {
-			// .key.Value is the long form of .key.
-			if len(f.Ident) == 1 || f.Ident[1] == "Value" {
-				return f.Ident[0], nil
-			}
-		}
+// itemKey reads the pipe of {{ .key }}, or of {{ .key.Value | toJSON }}, which puts the
+// value into quotes.
+func itemKey(p *parse.PipeNode) (key string, quoted bool, err error) {
+	if len(p.Decl) != 0 || len(p.Cmds) == 0 || len(p.Cmds) > 2 || len(p.Cmds[0].Args) != 1 {
+		return "", false, errNoKey
 	}
-	return "", errors.New("not a key")
+	f, ok := p.Cmds[0].Args[0].(*parse.FieldNode)
+	// .key.Value is the long form of .key.
+	if !ok || len(f.Ident) > 2 || len(f.Ident) == 2 && f.Ident[1] != "Value" {
+		return "", false, errNoKey
+	}
+	if len(p.Cmds) == 1 {
+		return f.Ident[0], false, nil
+	}
+	// Of .key itself Nomad would make an object.
+	call, ok := p.Cmds[1].Args[0].(*parse.IdentifierNode)
+	if !ok || call.Ident != "toJSON" || len(p.Cmds[1].Args) != 1 || len(f.Ident) != 2 {
+		return "", false, errNoKey
+	}
+	return f.Ident[0], true, nil
 }
+
+var errNoKey = errors.New("not a key")
 
 // Paths are the variables that the template reads.
 func (t *Template) Paths() []string { return slices.Clone(t.paths) }
@@ -207,13 +219,20 @@ func (t *Template) render(b *strings.Builder, list *parse.ListNode, items map[st
 		case *parse.TextNode:
 			b.Write(n.Text)
 		case *parse.ActionNode:
-			key, _ := itemKey(n.Pipe)
+			key, quoted, _ := itemKey(n.Pipe)
 			item, ok := items[key]
 			if !ok && t.ErrMissingKey {
 				return fmt.Errorf("the variable has no key %q", key)
 			}
 			if !ok {
 				item = "<no value>"
+			}
+			if quoted {
+				text, err := json.Marshal(item)
+				if err != nil {
+					return fmt.Errorf("the key %q: %w", key, err)
+				}
+				item = string(text)
 			}
 			b.WriteString(item)
 		case *parse.WithNode:

@@ -30,6 +30,7 @@ func TestRender(t *testing.T) {
 	for data, want := range map[string]string{
 		"plain": "plain",
 		"":      "",
+		`{{ with nomadVar "nomad/jobs/bots" }}A={{ .key.Value | toJSON }}{{ end }}`:                                 `A="s3cret"`,
 		`a{{ with nomadVar "nomad/jobs/bots" }}<{{ .key }}|{{ .key.Value }}|{{ .none }}>{{ end }}b`:                 "a<s3cret|s3cret|<no value>>b",
 		`{{- with nomadVar "empty" }}x{{ else }}none{{ end -}} `:                                                    "none",
 		`{{ with nomadVar "nomad/jobs/bots" }}{{ with nomadVar "empty" }}x{{ else }}{{ .other }}{{ end }}{{ end }}`: "x",
@@ -80,6 +81,7 @@ func TestRefused(t *testing.T) {
 		`{{ range $x := nomadVar "a" }}{{ end }}`:                "{{range $x := nomadVar \"a\"}}",
 		`{{ if nomadVar "a" }}{{ end }}`:                         "{{if nomadVar",
 		`{{ nomadVar "a" }}`:                                     `{{nomadVar "a"}}`,
+		`{{ with nomadVar "x" }}{{ .key | toJSON }}{{ end }}`:    `{{.key | toJSON}}`,
 		`{{ .key }}`:                                             `{{.key}}`,
 		`{{ with nomadVar "a" }}{{ .k | printf "%s" }}{{ end }}`: `printf`,
 		`{{ with .x }}{{ end }}`:                                 "with .x",
