@@ -64,6 +64,7 @@ var everywhere = []acceptance{
 	{"an unused desktop sleeps and wakes", sleepsAndWakes},
 	{"a VNC program watches, takes and hands back", viewed},
 	{"an agent uses its screen by MCP", usedByMCP},
+	{"a VNC program on a port with a password", viewedOnAPort},
 	{"two people in browsers, one takes over", takenOverInBrowsers},
 	{"tickets at the viewer listener", ticketsAtTheListener},
 	{"a ticket without a listener", noListener},

@@ -294,6 +294,15 @@ func (b *browser) typeKeys(text string) {
 	}
 }
 
+// insert enters text as a touch keyboard or an input method does: without keys.
+func (b *browser) insert(text string) {
+	b.t.Helper()
+	b.do("insert text", chromedp.Func(func(ctx context.Context, tab *chromedp.Target) error {
+		_, err := cdp.Call(ctx, tab, input.InsertText, input.InsertTextParams{Text: text})
+		return err
+	}))
+}
+
 // germanCode is the place of a letter's key, as UI Events names it.
 func germanCode(letter rune) string {
 	switch letter {

@@ -103,7 +103,14 @@ func takenOverInBrowsers(t *testing.T, a *agent) {
 
 	bob.click(window.Min.X+window.Dx()/2, window.Min.Y+window.Dy()/2)
 	bob.typeKeys("intruder")
-	ann.typeKeys("Grün-7")
+	ann.typeKeys("Grün") // on a German keyboard, before a desktop that has an American one (R13)
+	ann.press("touch")
+	ann.insert("-7")
+	ann.press("touch")
+	ann.press("paste")
+	ann.until("the dialog", `document.activeElement?.id === "paste-text"`)
+	ann.insert("ä€漢")
+	ann.press("paste-type")
 	bob.typeKeys("again")
 	if answer, err := click(); control.KindOf(err) != control.HumanHasControl {
 		t.Errorf("the agent's click while a person has control: %+v, %v", answer, err)
@@ -118,7 +125,7 @@ func takenOverInBrowsers(t *testing.T, a *agent) {
 		t.Fatalf("the agent's click after the hand-back: %+v, %v, want epoch %d", after, err, before.Epoch+2)
 	}
 	a.eventually("the effect of the agent's click", func() bool { _, err := os.Stat(typed); return err == nil })
-	if text, err := os.ReadFile(typed); err != nil || string(text) != "Grün-7\n" {
+	if text, err := os.ReadFile(typed); err != nil || string(text) != "Grün-7ä€漢\n" {
 		t.Errorf("the field held %q, %v", text, err)
 	}
 	ann.quiet()

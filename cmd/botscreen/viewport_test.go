@@ -133,6 +133,55 @@ func TestX27PortIsForOneProgram(t *testing.T) {
 	}
 }
 
+// A program that ends with the picture unread resets its connection: it has left all the
+// same. A screen that ends is told of.
+func TestCarryTellsWhoEnded(t *testing.T) {
+	for name, leaves := range map[string]bool{"program": true, "screen": false} {
+		listener, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		program, err := net.Dial("tcp", listener.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		near, err := listener.Accept()
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = listener.Close()
+		screen, far := net.Pipe()
+		result := make(chan error, 1)
+		go func() { result <- carry(t.Context(), near, failing{far}) }()
+		if _, err := io.WriteString(screen, "pixels"); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.ReadFull(program, make([]byte, 1)); err != nil { // and no more
+			t.Fatal(err)
+		}
+		if leaves {
+			_ = program.Close()
+		} else {
+			_ = screen.Close()
+		}
+		if err := <-result; (err == nil) != leaves {
+			t.Errorf("the %s ends: %v", name, err)
+		}
+		_, _ = program.Close(), screen.Close()
+	}
+}
+
+// failing gives a reason in place of a plain end, as an exec stream does.
+type failing struct{ net.Conn }
+
+func (f failing) Read(b []byte) (int, error) {
+	n, err := f.Conn.Read(b)
+	if err == io.EOF {
+		err = errors.New("exec stream: ended")
+	}
+	return n, err
+}
+
 // X27: who guesses closes the port for everybody.
 func TestX27PortClosesWhenGuessed(t *testing.T) {
 	p, _, ended, _ := openPort(t)

@@ -121,35 +121,42 @@ func (d *door) serve(ctx context.Context, dial control.Dialer, report func(error
 }
 
 // carry copies both ways until one side or ctx ends, and closes both. The error is the
-// far side's.
+// far side's: a near one that leaves, also abruptly, is no fault.
 func carry(ctx context.Context, near, far net.Conn) error {
-	var left atomic.Bool // the near side
+	side := &nearSide{Conn: near}
 	closeBoth := sync.OnceFunc(func() { _ = near.Close(); _ = far.Close() })
 	defer context.AfterFunc(ctx, closeBoth)()
 	var both sync.WaitGroup
 	both.Go(func() {
-		if _, err := io.Copy(far, near); err == nil {
-			left.Store(true)
-		}
+		_, _ = io.Copy(far, side)
 		closeBoth()
 	})
-	_, err := io.Copy(toNear{near, &left}, far)
+	_, err := io.Copy(side, far)
+	left := side.left.Load() // before it is closed from here
 	closeBoth()
 	both.Wait()
-	if left.Load() {
+	if left {
 		return nil
 	}
 	return err
 }
 
-// toNear notes when it cannot be written to: that is no fault of the far side.
-type toNear struct {
-	io.Writer
-	left *atomic.Bool
+// nearSide notes that it has ended.
+type nearSide struct {
+	net.Conn
+	left atomic.Bool
 }
 
-func (n toNear) Write(b []byte) (int, error) {
-	written, err := n.Writer.Write(b)
+func (n *nearSide) Read(b []byte) (int, error) {
+	got, err := n.Conn.Read(b)
+	if err != nil {
+		n.left.Store(true)
+	}
+	return got, err
+}
+
+func (n *nearSide) Write(b []byte) (int, error) {
+	written, err := n.Conn.Write(b)
 	if err != nil {
 		n.left.Store(true)
 	}
