@@ -118,3 +118,30 @@ func TestManifest(t *testing.T) {
 		t.Errorf("the manifest says %v", manifest.Metadata.Versions)
 	}
 }
+
+// T-DOC: the generated pages have every attribute there is; `make terraform-docs` writes them.
+func TestPagesAreComplete(t *testing.T) {
+	resp := served(t)
+	check := func(page string, s *tfprotov6.Schema) {
+		text, err := os.ReadFile("../docs/terraform/" + page)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		for _, a := range s.Block.Attributes {
+			if !strings.Contains(string(text), "- `"+a.Name+"` (") || a.Description != "" && !strings.Contains(string(text), a.Description) {
+				t.Errorf("%s is not up to date about %s: run `make terraform-docs`", page, a.Name)
+			}
+		}
+	}
+	check("index.md", resp.Provider)
+	for name, s := range resp.ResourceSchemas {
+		check("resources/"+strings.TrimPrefix(name, "botscreen_")+".md", s)
+	}
+	for name, s := range resp.DataSourceSchemas {
+		check("data-sources/"+strings.TrimPrefix(name, "botscreen_")+".md", s)
+	}
+	for name, s := range resp.EphemeralResourceSchemas {
+		check("ephemeral-resources/"+strings.TrimPrefix(name, "botscreen_")+".md", s)
+	}
+}
