@@ -146,6 +146,9 @@ func usedByMCP(t *testing.T, a *agent) {
 	if out := a.must(t, "status", "mcp"); !strings.Contains(out, "a code from your phone") {
 		t.Errorf("status: %s", out)
 	}
+	if out := a.must(t, "handoff"); !strings.Contains(out, "THE AGENT SAYS") || !strings.Contains(out, "a code from your phone") {
+		t.Errorf("handoff: %s", out)
+	}
 	m.does("screenshot", nil)
 	if l := leaseBy(t, a, "take", "mcp"); !l.You {
 		t.Fatalf("the lease is %+v", l)
@@ -167,7 +170,7 @@ func usedByMCP(t *testing.T, a *agent) {
 	}()
 	m.refused("clipboard", map[string]any{"operation": "get"}, "human_has_control")
 	a.must(t, "release", "mcp")
-	if text := <-handed; !strings.Contains(text, "handed back to you after") {
+	if text := <-handed; !strings.Contains(text, "handed back to you after") || !strings.Contains(strings.ToLower(text), "terminal") {
 		t.Errorf("wait_for_human: %s", text)
 	}
 	m.refused("type", map[string]any{"text": "nor this\n"}, "screenshot")

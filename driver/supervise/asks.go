@@ -18,8 +18,8 @@ import (
 	"github.com/botscreen/botscreen/shared/screen"
 )
 
-// asks are the agent's wishes for a person, newest last (rule L13). They end with the
-// supervisor; the agent asks the next one again. There are as many as may be asked in
+// asks are the agent's wishes for a person, newest last (rule L13). The next supervisor of
+// the run goes on with them. There are as many as may be asked in
 // an hour (X25), of which one is not over.
 type asks struct {
 	mu      sync.Mutex // guards all below
@@ -142,6 +142,7 @@ func (s *supervisor) Ask(_ context.Context, _ controlserver.Caller, req control.
 	if err != nil {
 		return control.Ask{}, err
 	}
+	s.saveAsks()
 	s.note(control.EventHumanWanted, req.Reason)
 	return asked, nil
 }
@@ -179,7 +180,12 @@ func (s *supervisor) AwaitAsk(ctx context.Context, id string, wait time.Duration
 				Message: "This supervisor knows of no such ask.", Next: "Look at the lease and ask again if a person is still needed."}
 		}
 		if last || w.state.Over() {
-			return control.AskOutcome{Ask: w.Ask, State: w.state, Lease: s.holds().Public(), Held: w.held}, nil
+			held := s.holds()
+			outcome := control.AskOutcome{Ask: w.Ask, State: w.state, Lease: held.Public(), Held: w.held}
+			if w.state == control.AskHandedBack {
+				outcome.Note = s.noteOf(ctx, held.Epoch)
+			}
+			return outcome, nil
 		}
 		var late <-chan time.Time
 		if w.state == control.AskOpen && !w.Deadline.IsZero() {

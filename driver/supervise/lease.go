@@ -80,7 +80,10 @@ func (s *supervisor) onLease(n lease.Notice) {
 	e.Holder, e.Epoch, e.Reason = n.To.Holder, n.To.Epoch, n.To.Reason
 	s.journal.add(e)
 	s.mu.Unlock()
-	s.asks.leaseChanged(n, time.Now())
+	now := time.Now()
+	s.noteLease(n, now)
+	s.asks.leaseChanged(n, now)
+	s.saveAsks()
 	if n.Kind == lease.Taken {
 		s.wakeFor()
 	}

@@ -49,6 +49,7 @@ type supervisor struct {
 	tickets  *ticket.Store
 	viewer   viewerDoor
 	asks     *asks
+	handoff  handoff
 	clip     clipboard
 	copies   *bucket // of what is sent to the holder
 	trail    *trail
@@ -98,6 +99,9 @@ func newSupervisor(config Config, dir *os.Root, log hclog.Logger) (*supervisor, 
 	s.link = newLink(config.Session, log, s.onEvent)
 	if err := s.openLease(exists); err != nil {
 		return nil, err
+	}
+	if err := s.asks.load(dir, config.Instance, s.holds(), time.Now()); err != nil {
+		log.Warn("what the agent asked for is forgotten", "error", err)
 	}
 	s.viewer = newViewerDoor(&s.config)
 	s.openRelay()

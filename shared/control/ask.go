@@ -56,4 +56,14 @@ type AskOutcome struct {
 	Lease lease.Public `json:"lease"`
 	// Held is how long people had control for it, once they gave it back.
 	Held time.Duration `json:"held_ns,omitempty"`
+	// Note is on the hold that ended it; nil where nothing is known of it.
+	Note *HandOff `json:"note,omitempty"`
+}
+
+// HandOff is what an agent hears of a hold (rule L13): how long it was and which programs
+// had windows, never their titles, nor addresses of pages (threats.md X25).
+type HandOff struct {
+	Held   time.Duration `json:"held_ns"`
+	Before []string      `json:"before,omitempty"` // programs with windows when the person came
+	After  []string      `json:"after,omitempty"`  // and when they left
 }

@@ -6,6 +6,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -121,7 +123,7 @@ func (b *Box) tell(o control.AskOutcome) *mcp.CallToolResult {
 	switch o.State {
 	case control.AskHandedBack:
 		b.sight.lost(o.Lease.Epoch)
-		return says("The screen was handed back to you%s. Take a screenshot and go on from what it shows.", heldFor(o.Held))
+		return says("The screen was handed back to you%s.%s Take a screenshot and go on from what it shows.", heldFor(o.Held), programsIn(o.Note))
 	case control.AskExpired:
 		return says("Nobody came before the deadline. %s Go on without a person, or ask again.", b.describe(o.Lease))
 	case control.AskTaken:
@@ -137,6 +139,23 @@ func heldFor(d time.Duration) string {
 		return ""
 	}
 	return fmt.Sprintf(" after %s in a person's hands", d.Round(time.Second))
+}
+
+// programsIn tells of the windows that a person opened or closed, by their programs.
+func programsIn(note *control.HandOff) string {
+	if note == nil || len(note.Before)+len(note.After) == 0 {
+		return ""
+	}
+	list := func(names []string) string {
+		if len(names) == 0 {
+			return "none"
+		}
+		return strings.Join(names, ", ")
+	}
+	if slices.Equal(note.Before, note.After) {
+		return fmt.Sprintf(" Programs with windows, before and after: %s.", list(note.After))
+	}
+	return fmt.Sprintf(" Programs with windows before: %s; now: %s.", list(note.Before), list(note.After))
 }
 
 // waitForHandBack waits without a request: for whoever took the screen on their own.

@@ -229,13 +229,14 @@ func TestL13AskAndWait(t *testing.T) {
 	}{
 		{control.AskOpen, "", "Nobody has come yet"},
 		{control.AskTaken, lease.Human, "has not handed it back yet"},
-		{control.AskHandedBack, lease.Agent, "handed back to you after 1m30s"},
+		{control.AskHandedBack, lease.Agent, "handed back to you after 1m30s in a person's hands. Programs with windows before: mail; now: mail, xterm."},
 	} {
 		if step.hands != "" {
 			m.desk.change(step.hands)
 		}
 		m.desk.mu.Lock()
-		m.desk.outcome = control.AskOutcome{State: step.state, Held: 90e9}
+		m.desk.outcome = control.AskOutcome{State: step.state, Held: 90e9,
+			Note: &control.HandOff{Before: []string{"mail"}, After: []string{"mail", "xterm"}}}
 		m.desk.mu.Unlock()
 		m.does("wait_for_human", map[string]any{"timeout_seconds": 1}, step.says)
 	}

@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package supervise
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/botscreen/botscreen/driver/session/dialhome"
+	"github.com/botscreen/botscreen/shared/control"
+	"github.com/botscreen/botscreen/shared/lease"
+	"github.com/botscreen/botscreen/shared/screen"
+)
+
+// L13, X25: after the hand-back the agent hears how long it was and which programs had
+// windows before and after, and neither titles nor addresses.
+func TestL13HandOffNote(t *testing.T) {
+	r := newRig(t, nil)
+	f := r.session(starting())
+	r.enter(screen.Ready, control.EventReady, "")
+	windows := make(chan []dialhome.Window, 1)
+	go func() {
+		for {
+			p, passed, err := f.Receive()
+			dialhome.CloseAll(passed)
+			if err != nil {
+				return
+			}
+			var body any = struct{}{}
+			if p.Op == dialhome.OpWindows {
+				body = dialhome.Windows{Windows: <-windows}
+			}
+			if f.Send(dialhome.Packet{ID: p.ID, OK: true, Body: dialhome.Encode(body)}) != nil {
+				return
+			}
+		}
+	}()
+	asked, err := r.client.Ask(t.Context(), control.AskRequest{Reason: "a code"})
+	must(t, err)
+	mail := dialhome.Window{Title: "Inbox https://mail.example/?code=CANARY#CANARY", Class: "mail", Type: "normal"}
+	windows <- []dialhome.Window{mail, {Class: "panel", Type: "dock"}, mail}
+	r.take("ann")
+	windows <- []dialhome.Window{mail, {Title: "CANARY", Class: "bank\x1b", Type: "dialog"}}
+	r.release("ann")
+	got, err := r.client.AwaitAsk(t.Context(), asked.ID, 0)
+	must(t, err)
+	if got.State != control.AskHandedBack || got.Note == nil || got.Note.Held <= 0 ||
+		!slices.Equal(got.Note.Before, []string{"mail"}) || !slices.Equal(got.Note.After, []string{"bank·", "mail"}) {
+		t.Errorf("%+v, note %+v", got, got.Note)
+	}
+	events, _ := r.journal.after(0)
+	text, _ := json.Marshal([]any{got, events})
+	if strings.Contains(string(text), "CANARY") || strings.Contains(string(text), "example") {
+		t.Errorf("the agent and the events get %s", text)
+	}
+}
+
+// L13: what the agent asks for outlives the supervisor, with what happened to the lease
+// meanwhile; the asks of another run, and a file that is broken, do not count.
+func TestL13AsksSurviveTheSupervisor(t *testing.T) {
+	r := newRig(t, nil)
+	asked, err := r.client.Ask(t.Context(), control.AskRequest{Reason: "a captcha", Deadline: time.Now().Add(time.Hour)})
+	must(t, err)
+	r.end()
+	next := newRigIn(t, r.dir, r.config)
+	status, err := next.client.Status(t.Context())
+	must(t, err)
+	if len(status.Asks) != 1 || status.Asks[0].ID != asked.ID || !status.Asks[0].Deadline.Equal(asked.Deadline) || status.Asks[0].Reason != asked.Reason {
+		t.Errorf("the next supervisor has %+v, asked was %+v", status.Asks, asked)
+	}
+	if _, err := next.client.Ask(t.Context(), control.AskRequest{Reason: "again"}); !isKind(err, control.Busy) {
+		t.Errorf("a second one: %v", err)
+	}
+	next.take("ann")
+	next.end()
+	third := newRigIn(t, r.dir, r.config)
+	if got, err := third.client.AwaitAsk(t.Context(), asked.ID, 0); err != nil || got.State != control.AskTaken {
+		t.Errorf("%+v, %v", got, err)
+	}
+	third.release("ann")
+	third.end()
+	fourth := newRigIn(t, r.dir, r.config)
+	if got, err := fourth.client.AwaitAsk(t.Context(), asked.ID, 0); err != nil || got.State != control.AskHandedBack || got.Held <= 0 {
+		t.Errorf("%+v, %v", got, err)
+	}
+	other := fourth.nextRun(nil)
+	if _, err := other.client.AwaitAsk(t.Context(), asked.ID, 0); !isKind(err, control.Gone) {
+		t.Errorf("another run: %v", err)
+	}
+	other.end()
+	must(t, os.WriteFile(filepath.Join(r.dir, asksName), []byte(`{"v":1,"instance`), 0o600))
+	broken := newRigIn(t, r.dir, r.config)
+	if _, err := broken.client.Ask(t.Context(), control.AskRequest{Reason: "again"}); err != nil {
+		t.Error(err)
+	}
+}
+
+// A lease that changed while no supervisor ran moves the asks along.
+func TestAsksFollowTheLease(t *testing.T) {
+	dir, err := os.OpenRoot(t.TempDir())
+	must(t, err)
+	defer dir.Close()
+	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	write := func(state control.AskState) {
+		t.Helper()
+		text, err := json.Marshal(asksRecord{V: recordVersion, Instance: "i", Asks: []wishRecord{{
+			Ask: control.Ask{ID: "a", Since: now.Add(-time.Hour)}, State: state, Taken: now.Add(-30 * time.Minute)}}})
+		must(t, err)
+		must(t, dir.WriteFile(asksName, text, 0o600))
+	}
+	human := lease.Lease{Holder: lease.Human, Viewer: "ann", Since: now.Add(-time.Minute), Epoch: 5}
+	agent := lease.Lease{Holder: lease.Agent, Since: now.Add(-10 * time.Minute), Epoch: 6}
+	for _, tc := range []struct {
+		kept, want control.AskState
+		held       lease.Lease
+		hold       time.Duration
+	}{
+		{control.AskOpen, control.AskOpen, agent, 0}, {control.AskOpen, control.AskTaken, human, 0},
+		{control.AskTaken, control.AskTaken, human, 0}, {control.AskTaken, control.AskHandedBack, agent, 20 * time.Minute},
+		{control.AskExpired, control.AskExpired, human, 0},
+	} {
+		write(tc.kept)
+		a := newAsks()
+		must(t, a.load(dir, "i", tc.held, now))
+		w, _, ok := a.look("a", now)
+		if !ok || w.state != tc.want || w.held != tc.hold {
+			t.Errorf("%s under the %s: %+v", tc.kept, tc.held.Holder, w)
+		}
+	}
+}
