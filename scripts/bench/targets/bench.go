@@ -124,7 +124,7 @@ func (b *bench) startScreen(n int) (took time.Duration, end func() error, err er
 
 // startScreenIn starts a screen with what job says.
 func (b *bench) startScreenIn(n int, job map[string]any) (took time.Duration, end func() error, err error) {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), 5*patience) // many stand at the gate
 	defer cancel()
 	instance, err := b.host.Instance(ctx)
 	if err != nil {

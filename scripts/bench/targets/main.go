@@ -18,7 +18,7 @@ import (
 func main() {
 	runs := flag.Int("n", 9, "runs of each start")
 	out := flag.String("o", "docs/benchmarks/latest.json", "where the results are written")
-	only := flag.String("part", "", "measure only this: starts, plugin, transport, gate, screen or sandboxes; nothing is written then")
+	only := flag.String("part", "", "measure only this: starts, plugin, transport, gate, screen, sandboxes, sleeper or crowd; nothing is written then")
 	flag.Parse()
 	if err := run(*runs, *out, *only); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
@@ -36,7 +36,8 @@ func run(runs int, out, only string) error {
 	for _, part := range []struct {
 		name    string
 		measure func(runs int) ([]row, error)
-	}{{"starts", b.starts}, {"plugin", b.plugin}, {"transport", b.transport}, {"gate", b.gate}, {"screen", b.screen}, {"sandboxes", b.sandboxes}} {
+	}{{"starts", b.starts}, {"plugin", b.plugin}, {"transport", b.transport}, {"gate", b.gate}, {"screen", b.screen}, {"sandboxes", b.sandboxes},
+		{"sleeper", b.sleeper}, {"crowd", b.crowd}} {
 		if only != "" && only != part.name {
 			continue
 		}

@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/botscreen/botscreen/shared/control"
+)
+
+const (
+	// fewScreens and manyScreens are what targets 13 and 14 start at once.
+	fewScreens, manyScreens = 20, 70
+	settle                  = 4 * time.Second // until a desktop at rest is measured, as the references were
+)
+
+// sleeper measures targets 11 and 15 on one screen: what its supervisor takes, running and
+// asleep, and a wake beside a start of the same screen.
+func (b *bench) sleeper(runs int) ([]row, error) {
+	var awake, asleep, starts, wakes []float64
+	for i := range runs {
+		took, end, err := b.startScreen(2000 + i)
+		if err != nil {
+			return nil, err
+		}
+		s, err := b.measureSleeper(float64(took) / float64(time.Millisecond))
+		if err := errors.Join(err, end()); err != nil {
+			return nil, err
+		}
+		starts, wakes = append(starts, s.start), append(wakes, s.wake)
+		awake, asleep = append(awake, s.awake), append(asleep, s.asleep)
+	}
+	return []row{
+		alone(11, "supervisor of a running screen (PSS)", "MB", awake).under(12),
+		alone(11, "supervisor of a sleeping screen (PSS)", "MB", asleep).under(8),
+		beside(15, "wake to ready, beside a start", "ms", wakes, starts).atMost(1.0),
+	}, nil
+}
+
+type sleeperFigures struct{ start, wake, awake, asleep float64 }
+
+func (b *bench) measureSleeper(start float64) (f sleeperFigures, err error) {
+	f.start = start
+	ops, err := filepath.Glob(filepath.Join(b.dir, "run", "*", "op"))
+	if err != nil || len(ops) != 1 {
+		return f, fmt.Errorf("%d operator sockets, %w", len(ops), err)
+	}
+	client := control.NewClient(control.Unix(ops[0]))
+	defer client.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	supervisors := b.processes("supervise")
+	if len(supervisors) != 1 {
+		return f, fmt.Errorf("%d supervisors", len(supervisors))
+	}
+	time.Sleep(settle)
+	if f.awake, err = pssMB(supervisors[0]); err != nil {
+		return f, err
+	}
+	if err := client.Sleep(ctx); err != nil {
+		return f, err
+	}
+	time.Sleep(settle)
+	if f.asleep, err = pssMB(supervisors[0]); err != nil {
+		return f, err
+	}
+	began := time.Now()
+	err = client.Wake(ctx)
+	f.wake = float64(time.Since(began)) / float64(time.Millisecond)
+	return f, err
+}
+
+// processes are the bench's own with this as their first argument.
+func (b *bench) processes(word string) (pids []int) {
+	entries, _ := os.ReadDir("/proc")
+	for _, e := range entries {
+		pid, err := strconv.Atoi(e.Name())
+		if err != nil {
+			continue
+		}
+		line, err := os.ReadFile(filepath.Join("/proc", e.Name(), "cmdline"))
+		words := strings.Split(string(line), "\x00")
+		if err == nil && len(words) > 1 && words[1] == word && strings.HasPrefix(words[0], b.dir+"/") {
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}
+
+// crowd measures target 13, twenty screens at once beside the same programs without a
+// gate, and target 14, as many as a node shall carry.
+func (b *bench) crowd(int) ([]row, error) {
+	deskwatch, err := b.build("deskwatch")
+	if err != nil {
+		return nil, err
+	}
+	few, err := b.startAtOnce(3000, fewScreens, nil)
+	if err != nil {
+		return nil, err
+	}
+	ungated, err := watchAtOnce(deskwatch, fewScreens)
+	if err != nil {
+		return nil, err
+	}
+	var each float64
+	many, err := b.startAtOnce(4000, manyScreens, func() error {
+		time.Sleep(settle)
+		var err error
+		each, err = b.desktopMB(manyScreens)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	last := func(times []float64) []float64 { return []float64{slices.Max(times)} }
+	middle := func(times []float64) []float64 { return []float64{median(times)} }
+	return []row{
+		beside(13, fmt.Sprintf("%d screens at once: the last, beside no gate", fewScreens), "ms", last(few), last(ungated)).atMost(0.6),
+		beside(13, fmt.Sprintf("%d screens at once: the median, beside no gate", fewScreens), "ms", middle(few), middle(ungated)).atMost(0.4),
+		alone(14, fmt.Sprintf("%d screens at once: the last is ready", manyScreens), "ms", last(many)),
+		alone(14, fmt.Sprintf("one desktop of %d (PSS)", manyScreens), "MB", []float64{each}).under(55),
+	}, nil
+}
+
+// startAtOnce starts screens at the same moment and returns when each was ready, which all
+// have to be, on displays of their own. While they run, during is called; then they end,
+// and nothing of them may be left.
+func (b *bench) startAtOnce(first, count int, during func() error) (times []float64, err error) {
+	times = make([]float64, count)
+	ends, failed := make([]func() error, count), make([]error, count)
+	var all sync.WaitGroup
+	for i := range count {
+		all.Go(func() {
+			took, end, err := b.startScreen(first + i)
+			times[i], ends[i], failed[i] = float64(took)/float64(time.Millisecond), end, err
+		})
+	}
+	all.Wait()
+	defer func() {
+		for _, end := range ends {
+			if end != nil {
+				err = errors.Join(err, end())
+			}
+		}
+		if left := append(b.processes("session"), b.processes("supervise")...); err == nil && len(left) > 0 {
+			err = fmt.Errorf("left after the stop: %v", left)
+		}
+	}()
+	if err := errors.Join(failed...); err != nil {
+		return nil, err
+	}
+	if n, err := b.displays(); err != nil || n != count {
+		return nil, fmt.Errorf("%d screens have %d displays, %w", count, n, err)
+	}
+	if during != nil {
+		return times, during()
+	}
+	return times, nil
+}
+
+// displays counts the different ones that screens have.
+func (b *bench) displays() (int, error) {
+	ops, err := filepath.Glob(filepath.Join(b.dir, "run", "*", "op"))
+	if err != nil {
+		return 0, err
+	}
+	different := map[string]bool{}
+	for _, op := range ops {
+		client := control.NewClient(control.Unix(op))
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		status, err := client.Status(ctx)
+		cancel()
+		client.Close()
+		if err != nil {
+			return 0, err
+		}
+		different[status.Display] = true
+	}
+	return len(different), nil
+}
+
+// desktopMB is what the programs of one desktop take, shared pages counted once.
+func (b *bench) desktopMB(count int) (float64, error) {
+	children := map[int][]int{}
+	entries, _ := os.ReadDir("/proc")
+	for _, e := range entries {
+		pid, err := strconv.Atoi(e.Name())
+		if err != nil {
+			continue
+		}
+		stat, err := os.ReadFile(filepath.Join("/proc", e.Name(), "stat"))
+		if err != nil {
+			continue
+		}
+		fields := strings.Fields(string(stat[strings.LastIndexByte(string(stat), ')')+1:]))
+		if len(fields) > 1 {
+			parent, _ := strconv.Atoi(fields[1])
+			children[parent] = append(children[parent], pid)
+		}
+	}
+	total := 0.0
+	for queue := b.processes("session"); len(queue) > 0; queue = queue[1:] {
+		for _, child := range children[queue[0]] {
+			mb, err := pssMB(child)
+			if err != nil && !errors.Is(err, os.ErrNotExist) {
+				return 0, err
+			}
+			total += mb
+			queue = append(queue, child)
+		}
+	}
+	return total / float64(count), nil
+}
+
+// watchAtOnce runs the same desktops without driver and gate.
+func watchAtOnce(deskwatch string, count int) ([]float64, error) {
+	times, failed := make([]float64, count), make([]error, count)
+	var all sync.WaitGroup
+	for i := range count {
+		all.Go(func() {
+			ready, err := watch(deskwatch, "ours")
+			times[i], failed[i] = ready["ours"], err
+		})
+	}
+	all.Wait()
+	return times, errors.Join(failed...)
+}
