@@ -303,6 +303,15 @@ func (b *browser) insert(text string) {
 	}))
 }
 
+// sticky presses a button of the panel of keys.
+func (b *browser) sticky(name string) {
+	b.t.Helper()
+	pressed, err := evaluate[bool](b, `(() => { const e = [...document.querySelectorAll("#keyboard button")].find((e) => e.textContent === `+quote(name)+`); e.click(); return !e.disabled; })()`)
+	if err != nil || !pressed {
+		b.fail("press "+name, err)
+	}
+}
+
 // germanCode is the place of a letter's key, as UI Events names it.
 func germanCode(letter rune) string {
 	switch letter {

@@ -44,7 +44,7 @@ func (c *cli) ticket(ctx context.Context, name string, f ticketFlags) error {
 		return err
 	}
 	defer conn.Close()
-	ctx, cancel := context.WithTimeout(ctx, reachTimeout)
+	ctx, cancel := context.WithTimeout(ctx, viewTimeout)
 	defer cancel()
 	if f.revoke != "" {
 		if err := conn.RevokeTicket(ctx, f.revoke); err != nil {

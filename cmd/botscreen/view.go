@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -87,8 +88,12 @@ func (c *cli) view(ctx context.Context, name string, f viewFlags) error {
 	}
 }
 
+// viewTimeout bounds the way to a screen that a person wants to see: one that is asleep
+// wakes for it.
+const viewTimeout = 90 * time.Second
+
 func (c *cli) openView(ctx context.Context, s nomadjob.Screen, dial control.Dialer) (net.Conn, error) {
-	ctx, cancel := context.WithTimeout(ctx, reachTimeout)
+	ctx, cancel := context.WithTimeout(ctx, viewTimeout)
 	defer cancel()
 	conn, err := dial(ctx)
 	if err != nil {
