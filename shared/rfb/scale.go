@@ -2,7 +2,10 @@
 
 package rfb
 
-import "image"
+import (
+	"image"
+	"sync"
+)
 
 // Scale shrinks img to the given size: every pixel of the result is the mean of
 // the area it stands for, with the parts of pixels at its edges counted as such.
@@ -13,24 +16,40 @@ func Scale(img *image.RGBA, to Size) *image.RGBA {
 	if to == from || !to.Within(from) || to.WidthPx <= 0 || to.HeightPx <= 0 {
 		return img
 	}
-	out := image.NewRGBA(image.Rect(0, 0, to.WidthPx, to.HeightPx))
-	columns := spans(from.WidthPx, to.WidthPx)
-	rows := spans(from.HeightPx, to.HeightPx)
-	sum := make([]uint32, 3*to.WidthPx)
-	line := make([]uint32, 3*to.WidthPx)
-	have := -1 // the row of img that line holds
-	for y, span := range rows {
+	s := scaling{
+		from: img, to: image.NewRGBA(image.Rect(0, 0, to.WidthPx, to.HeightPx)),
+		columns: spans(from.WidthPx, to.WidthPx), rows: spans(from.HeightPx, to.HeightPx),
+	}
+	half := to.HeightPx / 2
+	var group sync.WaitGroup
+	group.Go(func() { s.strip(0, half) })
+	s.strip(half, to.HeightPx)
+	group.Wait()
+	return s.to
+}
+
+// scaling is one call of Scale.
+type scaling struct {
+	from, to      *image.RGBA
+	columns, rows []span
+}
+
+// strip makes the rows of the result from start up to end.
+func (s scaling) strip(start, end int) {
+	width := s.to.Rect.Dx()
+	sum, line := make([]uint32, 3*width), make([]uint32, 3*width)
+	have := -1 // the row that line holds
+	for y := start; y < end; y++ {
 		clear(sum)
-		for i := span.first; i <= span.last; i++ {
+		for i := s.rows[y].first; i <= s.rows[y].last; i++ {
 			if i != have {
-				shrinkLine(line, img.Pix[i*img.Stride:][:4*from.WidthPx], columns)
+				shrinkLine(line, s.from.Pix[i*s.from.Stride:][:4*s.from.Rect.Dx()], s.columns)
 				have = i
 			}
-			addLine(sum, line, span.weight(i))
+			addLine(sum, line, s.rows[y].weight(i))
 		}
-		writeLine(out.Pix[y*out.Stride:][:4*to.WidthPx], sum)
+		writeLine(s.to.Pix[y*s.to.Stride:][:4*width], sum)
 	}
-	return out
 }
 
 // span is the run of source pixels that one pixel of the result stands for. The
