@@ -163,6 +163,13 @@ type Explainer interface {
 	EndReason() string
 }
 
+// Halter is a sandbox that somebody outside can halt.
+type Halter interface {
+	// Halted is a sentence for a person while the sandbox is halted or its engine brings it
+	// up or down; empty when it is not, or nobody can say.
+	Halted(ctx context.Context) string
+}
+
 // Sweeper is a boundary whose sandboxes can be left behind where no record tells of them.
 type Sweeper interface {
 	// Sweep removes this driver's sandboxes of instances that keep does not want and that

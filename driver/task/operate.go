@@ -111,7 +111,7 @@ func (t *Task) Exec(ctx context.Context, request control.ExecRequest, stdin io.R
 	}
 	stream, err := t.client.Exec(ctx, request)
 	if err != nil {
-		return control.ExecResult{}, err
+		return control.ExecResult{}, t.halted(ctx, err)
 	}
 	defer stream.Close()
 	defer context.AfterFunc(ctx, func() { _ = stream.Close() })()
@@ -129,7 +129,20 @@ func (t *Task) Exec(ctx context.Context, request control.ExecRequest, stdin io.R
 	if ctx.Err() != nil {
 		return control.ExecResult{}, ctx.Err()
 	}
-	return result, err
+	return result, t.halted(ctx, err)
+}
+
+// halted gives a failure its reason where the sandbox has been halted from outside (P11):
+// the session itself cannot say so.
+func (t *Task) halted(ctx context.Context, err error) error {
+	halter, ok := t.sandbox.(isolation.Halter)
+	if err == nil || !ok {
+		return err
+	}
+	if reason := halter.Halted(ctx); reason != "" {
+		return &control.Error{Kind: control.Internal, Message: reason}
+	}
+	return err
 }
 
 // Tunnel opens the stream of a reserved command; its caller speaks with the supervisor.

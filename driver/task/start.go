@@ -140,6 +140,21 @@ func (s *start) chooseIsolation(ctx context.Context) error {
 		ViewerAddress: s.request.ViewerAddress,
 		Started:       time.Now().UTC(),
 	}
+	s.record.Warnings = append(s.record.Warnings, s.networkWarnings(kind)...)
+	return nil
+}
+
+// networkWarnings say what a desktop reaches that it had better not (X37): this driver
+// writes no rules for packets.
+func (s *start) networkWarnings(kind screen.Isolation) []string {
+	switch {
+	case s.request.NetworkNamespace != "":
+		return []string{"metadata: reachable (the screen has its group's network)"}
+	case kind != screen.Docker:
+		return []string{"metadata: reachable (the screen has the node's network)"}
+	case s.request.Spec.Docker.NetworkMode == screen.NetworkBridge:
+		return []string{"metadata: reachable (the screen's bridge leads to the node)"}
+	}
 	return nil
 }
 

@@ -204,7 +204,7 @@ func TestP11ExecWhilePaused(t *testing.T) {
 	must(t, m.b.api.ContainerPause(bounded(t), name))
 	ctx := bounded(t)
 	_, err := k.Exec(ctx, control.ExecRequest{Argv: []string{"true"}}, strings.NewReader(""), io.Discard, io.Discard, nil)
-	if err == nil || ctx.Err() != nil {
+	if ctx.Err() != nil || err == nil || !strings.Contains(err.Error(), "is paused") || !strings.Contains(err.Error(), "docker unpause "+name) {
 		t.Errorf("%v", err)
 	}
 	must(t, m.b.api.ContainerUnpause(bounded(t), name))

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -49,6 +50,7 @@ type sandbox struct {
 var (
 	_ isolation.LogFollower = (*sandbox)(nil)
 	_ isolation.Explainer   = (*sandbox)(nil)
+	_ isolation.Halter      = (*sandbox)(nil)
 )
 
 // follow watches the session of a record.
@@ -142,6 +144,23 @@ func (s *sandbox) EndReason() string {
 		return "The sandbox hosting this screen is gone: its container was removed from outside. Start the screen again; its home and logins are kept."
 	case s.oom:
 		return "The kernel ended the screen for memory: its container reached its limit. Give the task more `memory`."
+	}
+	return ""
+}
+
+// Halted asks the engine: a paused session says nothing, and a container full of processes
+// forks nothing.
+func (s *sandbox) Halted(ctx context.Context) string {
+	ctx, cancel := context.WithTimeout(ctx, callLimit)
+	defer cancel()
+	found, err := s.b.api.ContainerInspect(ctx, s.record.Container)
+	switch {
+	case err != nil:
+		return ""
+	case found.State.Paused:
+		return fmt.Sprintf("This screen's container is paused. It goes on with: docker unpause %s", strings.TrimPrefix(found.Name, "/"))
+	case found.State.Restarting, found.State.Status == container.StateRemoving:
+		return fmt.Sprintf("This screen's container is %s; its engine is ending it.", found.State.Status)
 	}
 	return ""
 }
