@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package nomadjob
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/hashicorp/nomad/api"
+)
+
+func wanted() Wanted {
+	return Wanted{
+		Namespace: "default", Name: "desk", JobID: "botscreen-desk", ProfileName: "desk", ProfileRef: "desk@0123456789ab",
+		Profile: DefaultProfile(), Placement: DefaultPlacement(),
+	}
+}
+
+// One record has one ref, whoever wrote it and in whatever spelling.
+func TestRefOfEqualRecords(t *testing.T) {
+	base := Record{Kind: ProfileKind, Name: "desk", Spec: json.RawMessage(`{"idle_stop":"30m","geometry":"1440x900"}`)}
+	for _, same := range []string{`{}`, `{"geometry":"1440x900","glx":false,"env":null}`, `{ "idle_stop": "1800s", "labels": {"a": "b"}, "description": "x" }`} {
+		other := base
+		other.Spec = json.RawMessage(same)
+		if other.Ref() != base.Ref() {
+			t.Errorf("%s: %s, want %s", same, other.Ref(), base.Ref())
+		}
+	}
+	for _, different := range []string{`{"geometry":"800x600"}`, `{"unknown_option":1}`} {
+		other := base
+		other.Spec = json.RawMessage(different)
+		if other.Ref() == base.Ref() {
+			t.Errorf("%s has the same ref", different)
+		}
+	}
+}
+
+func FuzzRecord(f *testing.F) {
+	for _, seed := range []string{`{}`, `{"geometry":"1x1"}`, `[]`, `null`, `{"datacenters":["b","a"]}`, `{`, `{"memory":1e400}`} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, spec string) {
+		for _, kind := range []Kind{ProfileKind, PlacementKind, ImageKind} {
+			v := &api.Variable{Path: "x", Items: map[string]string{itemSchema: "1", itemSpec: spec}}
+			rec, err := fromVariable(kind, "x", v)
+			if err != nil {
+				continue
+			}
+			ref := rec.Ref()
+			if name, hash, ok := ParseRef(ref); !ok || name != "x" || len(hash) != 12 {
+				t.Fatalf("ref %q", ref)
+			}
+			rec.Spec = Normal(kind, rec.Spec)
+			if rec.Ref() != ref {
+				t.Fatalf("%s: the normal form %s has another ref", spec, rec.Spec)
+			}
+		}
+	})
+}
+
+func FuzzParseRef(f *testing.F) {
+	for _, seed := range []string{"desk", "desk@0123456789ab", "desk@x", "@", "../x@0123456789ab", ""} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		name, hash, ok := ParseRef(text)
+		if ok && text != name && text != name+"@"+hash {
+			t.Fatalf("%q is %q and %q", text, name, hash)
+		}
+	})
+}
+
+// Host and its opt-in: refused wherever host could be chosen, accepted only by name.
+func TestHostNeedsItsOptIn(t *testing.T) {
+	for _, tc := range []struct {
+		isolation string
+		order     []string
+		allowed   bool
+		refused   bool
+	}{
+		{"auto", []string{"docker"}, false, false},
+		{"host", []string{"docker"}, false, true},
+		{"host", []string{"docker"}, true, false},
+		{"auto", []string{"docker", "host"}, false, true},
+		{"auto", []string{"docker", "host"}, true, false},
+		{"docker", []string{"host"}, false, false},
+	} {
+		p := DefaultPlacement()
+		p.Isolation, p.IsolationOrder, p.AllowUnsandboxedHost = tc.isolation, tc.order, tc.allowed
+		err := p.Validate("p")
+		if (err != nil) != tc.refused || tc.refused && !strings.Contains(err.Error(), OptIn+" = true") {
+			t.Errorf("%+v: %v", tc, err)
+		}
+	}
+	if DefaultPlacement().WantsHost() {
+		t.Error("the default placement wants the host")
+	}
+}
+
+// A rendered job is one screen on nodes that can run it, and never says host by itself.
+func TestRender(t *testing.T) {
+	job := Render(wanted())
+	if !IsScreen(job) || *job.Type != api.JobTypeService || *job.TaskGroups[0].Count != 1 {
+		t.Errorf("job %+v", job)
+	}
+	if c := job.Constraints[0]; c.Operand != api.ConstraintSetContainsAny || c.RTarget != "docker,apptainer" {
+		t.Errorf("constraint %+v", c)
+	}
+	if got := job.TaskGroups[0].Tasks[0].Config["isolation"]; got != "auto" {
+		t.Errorf("isolation %v", got)
+	}
+	w := wanted()
+	w.Profile.IdleAction = "exit"
+	if *Render(w).Type != api.JobTypeBatch {
+		t.Error("a desktop that exits is no batch job")
+	}
+	w.Profile.SecretEnv = map[string]string{"KEY": "a/b#c"}
+	if text := *Render(w).TaskGroups[0].Tasks[0].Templates[0].EmbeddedTmpl; text != "KEY={{ with nomadVar \"a/b\" }}{{ .c.Value | toJSON }}{{ end }}\n" {
+		t.Errorf("template %q", text)
+	}
+}
+
+// What Nomad fills in is no drift; what somebody changed is, and an environment's values
+// are not shown.
+func TestDrift(t *testing.T) {
+	job, found := Render(wanted()), Render(wanted())
+	found.Canonicalize()
+	if lines, err := Drift(job, found); err != nil || len(lines) != 0 {
+		t.Fatalf("%v, %v", lines, err)
+	}
+	task := found.TaskGroups[0].Tasks[0]
+	task.Config["geometry"], task.Config["extra"] = "1x1", true
+	task.Env = map[string]string{"TOKEN": "CANARY"}
+	count := 2
+	found.TaskGroups[0].Count = &count
+	lines, err := Drift(job, found)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		`TaskGroups[0].Count: 2 → 1`, `TaskGroups[0].Tasks[0].Config.geometry: "1x1" → "1440x900"`,
+		`TaskGroups[0].Tasks[0].Config.extra: true → none`, `TaskGroups[0].Tasks[0].Env.TOKEN: "set" → none`,
+	} {
+		if !slices.Contains(lines, want) {
+			t.Errorf("no %q in %q", want, lines)
+		}
+	}
+	if strings.Contains(strings.Join(lines, "\n"), "CANARY") {
+		t.Errorf("a value of the environment is shown: %q", lines)
+	}
+}
