@@ -16,7 +16,7 @@ import (
 func asleepRig(t *testing.T, change func(*Config)) (*rig, *fake, *helper) {
 	t.Helper()
 	path := serverPath(t)
-	server := startHelper(t, "server", "SERVER="+path, "PICTURE=1")
+	server := startHelper(t, "server", "SERVER="+path, "PICTURE=255")
 	server.says("listening")
 	r := newRig(t, change)
 	f := r.session(dialhome.Desktop{State: dialhome.Running, Display: 77, XPID: server.identity.PID, XStart: server.identity.Start})

@@ -167,7 +167,7 @@ func TestL4ReleaseByAnother(t *testing.T) {
 // away that a whole take-and-return fell into.
 func TestL6Screenshot(t *testing.T) {
 	path := serverPath(t)
-	server := startHelper(t, "server", "SERVER="+path, "PICTURE=1")
+	server := startHelper(t, "server", "SERVER="+path, "PICTURE=255")
 	server.says("listening")
 	r := newRig(t, nil)
 	f := r.session(dialhome.Desktop{State: dialhome.Running, Display: 77, XPID: server.identity.PID, XStart: server.identity.Start})

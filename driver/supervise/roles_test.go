@@ -192,8 +192,12 @@ func beServer() error {
 		if err != nil {
 			return err
 		}
-		if os.Getenv("PICTURE") != "" {
-			go showPicture(c)
+		if grey := os.Getenv("PICTURE"); grey != "" {
+			level, err := strconv.ParseUint(grey, 10, 8)
+			if err != nil {
+				return err
+			}
+			go showPicture(c, byte(level))
 			continue
 		}
 		if os.Getenv("PASSCRED") != "" {
@@ -210,9 +214,9 @@ func beServer() error {
 	}
 }
 
-// showPicture speaks as much of RFB 3.8 as screenshots and viewers need: a white screen
-// that never changes, and says what is typed and clicked.
-func showPicture(c *net.UnixConn) {
+// showPicture speaks as much of RFB 3.8 as screenshots and viewers need: a screen of one
+// grey that never changes, and says what is typed and clicked.
+func showPicture(c *net.UnixConn, grey byte) {
 	defer c.Close()
 	in := bufio.NewReader(c)
 	send := func(parts ...any) {
@@ -249,7 +253,7 @@ func showPicture(c *net.UnixConn) {
 			if incremental != 0 {
 				continue
 			}
-			send([]byte{0, 0}, []uint16{1, 0, 0, width, height}, int32(0), bytes.Repeat([]byte{255}, width*height*4))
+			send([]byte{0, 0}, []uint16{1, 0, 0, width, height}, int32(0), bytes.Repeat([]byte{grey}, width*height*4))
 		case kind == 4: // KeyEvent
 			var key struct {
 				Down   uint8
