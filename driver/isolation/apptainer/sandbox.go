@@ -108,6 +108,12 @@ func (s *sandbox) EndReason() string {
 // and the file system of the image.
 func (s *sandbox) Kill(ctx context.Context) error {
 	s.killed.Store(true)
+	members := s.members()
+	defer func() {
+		for _, h := range members {
+			_ = h.Close()
+		}
+	}()
 	if err := s.killSession(ctx); err != nil {
 		return fmt.Errorf("kill session: %w", err)
 	}
@@ -131,7 +137,37 @@ func (s *sandbox) Kill(ctx context.Context) error {
 			return fmt.Errorf("kill session: apptainer (pid %d) still runs: %w", s.cmd.Process.Pid, ctx.Err())
 		}
 	}
+	for _, h := range members {
+		select {
+		case <-h.Done():
+		case <-ctx.Done():
+			return fmt.Errorf("kill session: pid %d still runs: %w", h.PID, ctx.Err())
+		}
+	}
 	return nil
+}
+
+// members holds what is in the cgroup. A process leaves its group a moment before it has
+// ended, and nobody of ours is the parent of the image's file system.
+func (s *sandbox) members() []*process.Handle {
+	if s.group == nil {
+		return nil
+	}
+	pids, err := s.group.Procs()
+	if err != nil {
+		return nil // its kill says so
+	}
+	var held []*process.Handle
+	for _, pid := range pids {
+		id, err := process.Observe(pid)
+		if err != nil {
+			continue
+		}
+		if h, err := process.Open(id); err == nil {
+			held = append(held, h)
+		}
+	}
+	return held
 }
 
 func (s *sandbox) killSession(ctx context.Context) error {
