@@ -43,7 +43,8 @@ func (c *cluster) explain(err error, op operation) diag.Diagnostic {
 	}
 	switch connection.Classify(err) {
 	case connection.Denied:
-		return diag.NewErrorDiagnostic("Nomad refused: the token may not "+op.doing, op.policy()+" "+kept)
+		return diag.NewErrorDiagnostic("Nomad refused: the token may not "+op.doing, op.policy()+
+			" Nomad answers an unknown, revoked or expired token in the same way. "+kept)
 	case connection.BadToken:
 		return diag.NewErrorDiagnostic("Nomad does not know this token",
 			fmt.Sprintf("Cannot %s: the token in secret_id or NOMAD_TOKEN is malformed, was revoked, or has expired. Make another one with `nomad acl token create`. %s", op.doing, kept))

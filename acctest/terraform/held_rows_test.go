@@ -17,6 +17,7 @@ func heldScreen(b *bench) {
 	b.settle()
 	before := b.state()[deskAddress]["alloc_id"]
 	b.botscreen("take", b.name("desk"), "--reason", "a captcha")
+	b.awaitHolder("human")
 	b.empty()
 	b.apply("-refresh-only")
 	if lease, _ := b.state()[deskAddress]["lease"].(map[string]any); lease["holder"] != "human" || lease["epoch"] == nil || lease["since"] == "" {
@@ -29,8 +30,10 @@ func heldScreen(b *bench) {
 	b.fails(b.run("plan", "-no-color", "-replace="+deskAddress), refusal...)
 	// Taken between plan and apply: refused just before the change.
 	b.botscreen("release", b.name("desk"), "--force")
+	b.awaitHolder("agent")
 	b.plan()
 	b.botscreen("take", b.name("desk"), "--reason", "another captcha")
+	b.awaitHolder("human")
 	b.fails(b.run("apply", "-no-color", "plan"), refusal...)
 	if now := b.job("botscreen-" + b.name("desk")); now.TaskGroups[0].Tasks[0].Config["geometry"] != "800x600" {
 		b.Error("the job was changed")
@@ -112,4 +115,18 @@ func asleep(all []*api.AllocationListStub) bool {
 		}
 	}
 	return false
+}
+
+// awaitHolder waits until the cluster knows: a client sends its tasks' events in batches.
+func (b *bench) awaitHolder(want string) {
+	b.Helper()
+	b.allocs("botscreen-"+b.name("desk"), func(all []*api.AllocationListStub) bool {
+		state := all[0].TaskStates["desktop"]
+		for i := len(state.Events) - 1; i >= 0; i-- {
+			if holder := state.Events[i].Details["botscreen.holder"]; holder != "" {
+				return holder == want
+			}
+		}
+		return false
+	})
 }

@@ -179,7 +179,7 @@ func capabilities(b *bench) {
 	b.fails(b.tryApply(), "Nomad refused: the token may not submit the job", "submit-job")
 	for _, bad := range []string{"not-a-uuid", "11111111-2222-3333-4444-555555555555"} {
 		b.token = bad
-		b.fails(b.run("plan", "-no-color"), "Nomad does not know this token")
+		b.fails(b.run("plan", "-no-color"), "unknown, revoked or expired")
 	}
 	b.token = whole
 	b.destroy()
