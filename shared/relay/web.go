@@ -14,15 +14,23 @@ import (
 // ServeWeb serves one viewer on a connection that carries HTTP, such as an exec stream to
 // a helper that has a browser at its other end: the WebSocket at PathView, for a viewer
 // whose door has decided what it may do, and nothing else. It owns conn and returns when
-// that is closed.
+// that is closed and the lease has heard how the viewer ended.
 func (r *Relay) ServeWeb(ctx context.Context, conn net.Conn, grant ticket.Grant) {
 	mux := http.NewServeMux()
-	mux.Handle("GET "+PathView, r.Vouched(grant))
+	viewer := r.Vouched(grant)
+	viewing := make(chan struct{}, 1) // has room for the request that is served
+	mux.HandleFunc("GET "+PathView, func(w http.ResponseWriter, req *http.Request) {
+		viewing <- struct{}{}
+		defer func() { <-viewing }()
+		viewer.ServeHTTP(w, req)
+	})
 	server := serverFor(ctx, mux, r.log)
 	ln := newOnce(conn)
 	// Closing the server does not reach a connection that has become a WebSocket.
 	defer context.AfterFunc(ctx, func() { server.Close(); conn.Close() })()
 	server.Serve(ln) // its error is the end of ln
+	// The server does not wait for a connection that has become a WebSocket.
+	viewing <- struct{}{}
 }
 
 // once is a listener that hands out one connection and ends when that is closed.
