@@ -7,6 +7,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -33,6 +34,7 @@ func run(runs int, out, only string) error {
 	}
 	defer b.close()
 	var rows []row
+	var failed []error
 	for _, part := range []struct {
 		name    string
 		measure func(runs int) ([]row, error)
@@ -43,7 +45,8 @@ func run(runs int, out, only string) error {
 		}
 		more, err := part.measure(runs)
 		if err != nil {
-			return err
+			failed = append(failed, fmt.Errorf("%s: %w", part.name, err))
+			continue // what the others found is shown all the same
 		}
 		load := loadAverage()
 		for i := range more {
@@ -53,8 +56,8 @@ func run(runs int, out, only string) error {
 	}
 	slices.SortStableFunc(rows, func(a, b row) int { return a.Target - b.Target })
 	print(rows)
-	if only != "" {
-		return nil
+	if only != "" || len(failed) > 0 {
+		return errors.Join(failed...)
 	}
 	text, err := json.MarshalIndent(rows, "", "  ")
 	if err != nil {
