@@ -126,7 +126,7 @@ func (d *Desktop) ownClients() map[int]struct{} {
 // cutClients ends the connection of every client whose process, by the X server's word, is
 // not one of these (X-Resource 1.2). It fails while one is left.
 func (x *xclient) cutClients(keep map[int]struct{}) error {
-	if err := res.Init(x.conn); err != nil {
+	if err := x.extension(extensionResource); err != nil {
 		return fmt.Errorf("cut X clients off: %w", err)
 	}
 	if _, err := res.QueryVersion(x.conn, 1, 2).Reply(); err != nil {

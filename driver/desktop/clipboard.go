@@ -128,7 +128,7 @@ func (c *clipboard) prepare() error {
 	if err != nil || c.changed == nil {
 		return err
 	}
-	if err := xfixes.Init(c.x.conn); err != nil {
+	if err := c.x.extension(extensionFixes); err != nil {
 		return err
 	}
 	if _, err := xfixes.QueryVersion(c.x.conn, 5, 0).Reply(); err != nil {

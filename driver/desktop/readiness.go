@@ -74,7 +74,7 @@ type canvas struct {
 const quiet = 400 * time.Millisecond
 
 func newWatcher(x *xclient, step func(what string)) (*watcher, error) {
-	if err := damage.Init(x.conn); err != nil {
+	if err := x.extension(extensionDamage); err != nil {
 		return nil, fmt.Errorf("watch display: DAMAGE: %w", err)
 	}
 	if _, err := damage.QueryVersion(x.conn, 1, 1).Reply(); err != nil {

@@ -37,6 +37,25 @@ type xclient struct {
 // the peer has to be that process: on a shared network namespace somebody else
 // may sit on the abstract name (rule X16).
 func dialX(ctx context.Context, n display.Number, cookie display.Cookie, server int) (*xclient, error) {
+	tables.Lock()
+	if tables.filled {
+		tables.Unlock()
+		return connectX(ctx, n, cookie, server)
+	}
+	defer tables.Unlock()
+	x, err := connectX(ctx, n, cookie, server)
+	if err != nil {
+		return nil, err
+	}
+	if err := fillTables(x); err != nil {
+		x.close()
+		return nil, fmt.Errorf("connect to display %s: %w", n, err)
+	}
+	tables.filled = true
+	return x, nil
+}
+
+func connectX(ctx context.Context, n display.Number, cookie display.Cookie, server int) (*xclient, error) {
 	conn, err := dialXSocket(ctx, n, server)
 	if err != nil {
 		return nil, fmt.Errorf("connect to display %s: %w", n, err)
