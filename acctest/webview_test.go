@@ -120,6 +120,7 @@ func takenOverInBrowsers(t *testing.T, a *agent) {
 	ann.until("the dialog", `document.activeElement?.id === "paste-text"`)
 	ann.insert("ä€漢")
 	ann.press("paste-type")
+	ann.until("that the text was typed", `document.activeElement?.tagName === "CANVAS"`)
 	bob.typeKeys("again")
 	if answer, err := click(); control.KindOf(err) != control.HumanHasControl {
 		t.Errorf("the agent's click while a person has control: %+v, %v", answer, err)
