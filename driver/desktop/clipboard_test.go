@@ -227,7 +227,7 @@ func TestPointer(t *testing.T) {
 	r := newRig(t)
 	r.start()
 	x := r.x()
-	xproto.WarpPointer(x.conn, 0, x.root, 0, 0, 0, 0, 123, 45)
+	must(t, xproto.WarpPointerChecked(x.conn, 0, x.root, 0, 0, 0, 0, 123, 45).Check()) // else it may still be on its way
 	if n := r.order(order{Op: "pointer"}); n.Err != "" || n.Pointer != (Pointer{X: 123, Y: 45}) {
 		t.Errorf("%+v, %s", n.Pointer, n.Err)
 	}
