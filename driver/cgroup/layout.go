@@ -105,7 +105,7 @@ func parseMountinfo(data []byte) []Mount {
 		if !ok || len(left) < 6 || len(right) < 3 {
 			continue
 		}
-		m := Mount{Root: unescape(left[3]), Dir: unescape(left[4])}
+		m := Mount{Root: Unescape(left[3]), Dir: Unescape(left[4])}
 		switch right[0] {
 		case "cgroup2":
 			m.V2 = true
@@ -132,8 +132,8 @@ func controllersOfOptions(options string) []string {
 
 var v1Controllers = []string{"cpu", "cpuacct", "cpuset", "memory", "devices", "freezer", "net_cls", "blkio", "perf_event", "net_prio", "hugetlb", "pids", "rdma", "misc"}
 
-// unescape undoes mountinfo's \040 for a space and the like.
-func unescape(s string) string {
+// Unescape undoes mountinfo's \040 for a space and the like, see proc_pid_mountinfo(5).
+func Unescape(s string) string {
 	var out strings.Builder
 	for i := 0; i < len(s); i++ {
 		if s[i] == '\\' && i+4 <= len(s) {

@@ -5,8 +5,8 @@ package fingerprint
 import (
 	"slices"
 	"strings"
-	"unicode"
 
+	"github.com/botscreen/botscreen/driver/isolation"
 	"github.com/botscreen/botscreen/driver/memory"
 	"github.com/botscreen/botscreen/driver/requirements"
 )
@@ -142,18 +142,9 @@ func (f *facts) describe(ready []string) string {
 // maxReason bounds a reason: it becomes part of a node's record at the servers.
 const maxReason = 400
 
-// plain makes one line of printable characters of a text that an engine wrote.
+// plain is one line of a text that an engine wrote, and keeps its beginning.
 func plain(s string) string {
-	s = strings.Map(func(r rune) rune {
-		switch {
-		case unicode.IsSpace(r):
-			return ' '
-		case unicode.IsPrint(r):
-			return r
-		}
-		return -1
-	}, strings.ToValidUTF8(s, ""))
-	s = strings.Join(strings.Fields(s), " ")
+	s = isolation.OneLine(s)
 	if len(s) > maxReason {
 		s = strings.ToValidUTF8(s[:maxReason], "") + "…"
 	}

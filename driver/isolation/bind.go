@@ -12,6 +12,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/botscreen/botscreen/driver/cgroup"
 )
 
 // Bind mounts what source holds on a new name in the directory dir, which is the caller's
@@ -67,7 +69,7 @@ func Unbind(dir string) error {
 		if len(fields) < 5 {
 			continue
 		}
-		path := unescape(fields[4])
+		path := cgroup.Unescape(fields[4])
 		if !strings.HasPrefix(path, filepath.Clean(dir)+"/") {
 			continue
 		}
@@ -76,22 +78,6 @@ func Unbind(dir string) error {
 		}
 	}
 	return errors.Join(errs...)
-}
-
-// unescape reads the octal escapes of proc_pid_mountinfo(5).
-func unescape(text string) string {
-	var b strings.Builder
-	for i := 0; i < len(text); i++ {
-		if text[i] == '\\' && i+3 < len(text) {
-			if n, err := strconv.ParseUint(text[i+1:i+4], 8, 8); err == nil {
-				b.WriteByte(byte(n))
-				i += 3
-				continue
-			}
-		}
-		b.WriteByte(text[i])
-	}
-	return b.String()
 }
 
 // RemoveScratch takes away what a run's launch wrote and bound.

@@ -142,7 +142,7 @@ func anyTree(t *testing.T) *cgroup.Tree {
 
 func TestUnescape(t *testing.T) {
 	for text, want := range map[string]string{`/a\040b`: "/a b", `/a\134b`: `/a\b`, `/plain`: "/plain", `/end\04`: `/end\04`, `\999`: `\999`} {
-		if got := unescape(text); got != want {
+		if got := cgroup.Unescape(text); got != want {
 			t.Errorf("%s: %q, want %q", text, got, want)
 		}
 	}

@@ -70,23 +70,4 @@ func (b *Boundary) Refusal(ctx context.Context) string { return b.Check(ctx).Rea
 func (b *Boundary) imagesDir() string { return filepath.Join(b.options.StateDir, "images") }
 
 // RefusedError says why apptainer cannot run a screen and what would change that.
-type RefusedError struct {
-	Reason string // a sentence for a person
-	Err    error  // the cause, where there is one
-	passes bool   // another attempt may succeed
-}
-
-func (e *RefusedError) Error() string {
-	if e.Err == nil {
-		return e.Reason
-	}
-	return e.Err.Error()
-}
-
-func (e *RefusedError) Unwrap() error { return e.Err }
-
-// Sentence is for the person who reads the task's events.
-func (e *RefusedError) Sentence() string { return e.Reason }
-
-// Temporary reports whether another attempt may succeed.
-func (e *RefusedError) Temporary() bool { return e.passes }
+type RefusedError = isolation.RefusedError

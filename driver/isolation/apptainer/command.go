@@ -100,8 +100,8 @@ func binds(order isolation.Order, v view) []bindMount {
 		{v.tmp(), "/var/tmp", false},
 		{v.shm(), "/dev/shm", false},
 	}
-	for _, file := range insideFiles(order) {
-		all = append(all, bindMount{filepath.Join(v.dir, file.name), file.target, true})
+	for _, file := range isolation.AccountFiles(order) {
+		all = append(all, bindMount{filepath.Join(v.dir, file.Name), file.Target, true})
 	}
 	for i, volume := range order.Volumes {
 		all = append(all, bindMount{filepath.Join(v.dir, v.volume(i)), volume.Target, volume.ReadOnly})

@@ -4,8 +4,6 @@ package apptainer
 
 import (
 	"cmp"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -26,28 +24,6 @@ const (
 	// ownFiles bounds our own small files of a launch.
 	ownFiles = 4 << 20
 )
-
-// insideFile is a small file of ours over one of the image's: no name and no group of an
-// image counts (X30), and dbus and Xfce refuse a uid without an entry (P9).
-type insideFile struct{ name, target, text string }
-
-func insideFiles(order isolation.Order) []insideFile {
-	a := order.Account
-	return []insideFile{
-		{"passwd", "/etc/passwd", "root:x:0:0:root:/:/bin/sh\n" +
-			fmt.Sprintf("%s:x:%d:%d:botscreen:%s:/bin/sh\n", a.Name, a.UID, a.GID, order.Home) +
-			"nobody:x:65534:65534:nobody:/:/bin/false\n"},
-		{"group", "/etc/group", "root:x:0:\ntty:x:5:\n" +
-			fmt.Sprintf("%s:x:%d:\n", a.Name, a.GID) + "nogroup:x:65534:\n"},
-		{"machine-id", "/etc/machine-id", machineID(order) + "\n"},
-	}
-}
-
-// machineID is the screen's own, see machine-id(5).
-func machineID(order isolation.Order) string {
-	sum := sha256.Sum256([]byte("botscreen machine-id " + order.ID.String()))
-	return hex.EncodeToString(sum[:16])
-}
 
 // enter gives this thread the view of the node that apptainer starts in: its account has
 // a name, the image is the one that open finds, and the scratch directory is a file
@@ -108,8 +84,8 @@ func fill(order isolation.Order, v view) error {
 			return fmt.Errorf("scratch files: %w", err)
 		}
 	}
-	for _, file := range insideFiles(order) {
-		if err := dir.WriteFile(file.name, []byte(file.text), 0o644); err != nil {
+	for _, file := range isolation.AccountFiles(order) {
+		if err := dir.WriteFile(file.Name, []byte(file.Text), 0o644); err != nil {
 			return fmt.Errorf("scratch files: %w", err)
 		}
 	}

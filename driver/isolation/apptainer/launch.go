@@ -133,7 +133,7 @@ func (s *sandbox) findSession(ctx context.Context, order isolation.Order, words 
 		case <-s.exited:
 			return ended(s.cmd, words)
 		case <-ctx.Done():
-			return &RefusedError{passes: true, Err: ctx.Err(), Reason: fmt.Sprintf("apptainer did not start the session within %s. Its last words: %s", startLimit, words.last())}
+			return &RefusedError{Passes: true, Err: ctx.Err(), Reason: fmt.Sprintf("apptainer did not start the session within %s. Its last words: %s", startLimit, words.last())}
 		case <-tick.C:
 		}
 	}

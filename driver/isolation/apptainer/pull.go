@@ -68,7 +68,7 @@ func (b *Boundary) pulled(ctx context.Context, wanted isolation.ImageOrder) (iso
 		if errors.As(err, &refused) {
 			return isolation.Image{}, err
 		}
-		return isolation.Image{}, &RefusedError{passes: true, Err: fmt.Errorf("pull image %s: %w", reference, err), Reason: fmt.Sprintf("the image %s could not be pulled (%s). Check its name and the registry; what runs now is not touched", reference, err)}
+		return isolation.Image{}, &RefusedError{Passes: true, Err: fmt.Errorf("pull image %s: %w", reference, err), Reason: fmt.Sprintf("the image %s could not be pulled (%s). Check its name and the registry; what runs now is not touched", reference, err)}
 	}
 	return b.described(ctx, filepath.Join(b.imagesDir(), name))
 }

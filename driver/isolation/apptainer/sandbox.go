@@ -65,11 +65,7 @@ func statusOf(state *os.ProcessState) (isolation.Status, bool) {
 	case ws.Signaled():
 		return isolation.Status{Code: 128 + int(ws.Signal()), Signal: int(ws.Signal())}, true
 	}
-	status := isolation.Status{Code: ws.ExitStatus()}
-	if status.Code > 128 && status.Code <= 128+64 {
-		status.Signal = status.Code - 128
-	}
-	return status, true
+	return isolation.StatusOfCode(ws.ExitStatus()), true
 }
 
 func (s *sandbox) Session() process.Identity { return s.record.Session }

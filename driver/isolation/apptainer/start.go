@@ -9,11 +9,11 @@ import (
 	"os"
 	"os/exec"
 	"strings"
-	"unicode"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/botscreen/botscreen/driver/cgroup"
+	"github.com/botscreen/botscreen/driver/isolation"
 	"github.com/botscreen/botscreen/driver/isolation/namespace"
 	"github.com/botscreen/botscreen/driver/process"
 )
@@ -118,18 +118,9 @@ func (w *words) last() string {
 	return plain(string(text[:n]))
 }
 
-// plain makes one line of printable characters of a text, and keeps its end.
+// plain is one line of a text, and keeps its end.
 func plain(text string) string {
-	text = strings.Map(func(r rune) rune {
-		switch {
-		case unicode.IsSpace(r):
-			return ' '
-		case unicode.IsPrint(r):
-			return r
-		}
-		return -1
-	}, strings.ToValidUTF8(text, ""))
-	text = strings.Join(strings.Fields(text), " ")
+	text = isolation.OneLine(text)
 	if len(text) > maxShown {
 		text = "…" + strings.ToValidUTF8(text[len(text)-maxShown:], "")
 	}

@@ -3,8 +3,6 @@
 package docker
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"os"
@@ -16,37 +14,14 @@ import (
 	"github.com/botscreen/botscreen/driver/process"
 )
 
-// accountFile is a small file of ours over one of the image's: no name and no group of
-// an image counts (X30), and dbus and Xfce refuse a uid without an entry.
-type accountFile struct{ name, target, text string }
-
-func accountFiles(order isolation.Order) []accountFile {
-	a := order.Account
-	return []accountFile{
-		{"passwd", "/etc/passwd", "root:x:0:0:root:/:/bin/sh\n" +
-			fmt.Sprintf("%s:x:%d:%d:botscreen:%s:/bin/sh\n", a.Name, a.UID, a.GID, order.Home) +
-			"nobody:x:65534:65534:nobody:/:/bin/false\n"},
-		{"group", "/etc/group", "root:x:0:\ntty:x:5:\n" +
-			fmt.Sprintf("%s:x:%d:\n", a.Name, a.GID) + "nogroup:x:65534:\n"},
-		{"machine-id", "/etc/machine-id", machineID(order) + "\n"},
-	}
-}
-
-// machineID is the screen's own, see machine-id(5): the node's would let programs in
-// all of its containers know each other, and an image's would be everybody's.
-func machineID(order isolation.Order) string {
-	sum := sha256.Sum256([]byte("botscreen machine-id " + order.ID.String()))
-	return hex.EncodeToString(sum[:16])
-}
-
 func writeAccountFiles(order isolation.Order) error {
 	scratch, err := os.OpenRoot(order.Scratch)
 	if err != nil {
 		return fmt.Errorf("account file: %w", err)
 	}
 	defer scratch.Close()
-	for _, file := range accountFiles(order) {
-		if err := scratch.WriteFile(file.name, []byte(file.text), 0o644); err != nil {
+	for _, file := range isolation.AccountFiles(order) {
+		if err := scratch.WriteFile(file.Name, []byte(file.Text), 0o644); err != nil {
 			return fmt.Errorf("account file: %w", err)
 		}
 	}

@@ -131,8 +131,8 @@ func mounts(order isolation.Order, img Image) []mount.Mount {
 		// X servers want it sticky and root's, whatever the image has there.
 		tmpfs("/tmp/.X11-unix", 1<<20, 0o1777),
 	}
-	for _, file := range accountFiles(order) {
-		all = append(all, bind(path.Join(order.Scratch, file.name), file.target, true))
+	for _, file := range isolation.AccountFiles(order) {
+		all = append(all, bind(path.Join(order.Scratch, file.Name), file.Target, true))
 	}
 	for i, volume := range order.Volumes {
 		all = append(all, bind(path.Join(order.Scratch, volumeName(i)), volume.Target, volume.ReadOnly))

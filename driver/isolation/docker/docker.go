@@ -79,26 +79,7 @@ func containerName(order isolation.Order) string {
 }
 
 // RefusedError says why docker cannot run a screen and what would change that.
-type RefusedError struct {
-	Reason string // a sentence for a person
-	Err    error  // the cause, where there is one
-	passes bool   // the engine or a registry is away: another attempt may succeed
-}
-
-func (e *RefusedError) Error() string {
-	if e.Err == nil {
-		return e.Reason
-	}
-	return e.Err.Error()
-}
-
-func (e *RefusedError) Unwrap() error { return e.Err }
-
-// Sentence is for the person who reads the task's events.
-func (e *RefusedError) Sentence() string { return e.Reason }
-
-// Temporary reports whether another attempt may succeed.
-func (e *RefusedError) Temporary() bool { return e.passes }
+type RefusedError = isolation.RefusedError
 
 // explain gives the failures of an engine their words.
 func (b *Boundary) explain(err error) error {
@@ -115,6 +96,6 @@ func (b *Boundary) explain(err error) error {
 	default:
 		return err
 	}
-	return &RefusedError{Err: err, passes: true, Reason: fmt.Sprintf(
+	return &RefusedError{Err: err, Passes: true, Reason: fmt.Sprintf(
 		"isolation_refused: docker does not answer on this node at %s (%s). Start it, place the screen on another node, or allow the raw host with `allow_unsandboxed_host`", b.endpoint, cause)}
 }

@@ -99,17 +99,8 @@ func (s *sandbox) settle(ctx context.Context) bool {
 	if err != nil || found.State.Running || found.State.Status == container.StateRemoving {
 		return s.removed // else its removal, or the engine's noticing, is still to come
 	}
-	s.known, s.oom, s.status = true, found.State.OOMKilled, statusOf(found.State.ExitCode)
+	s.known, s.oom, s.status = true, found.State.OOMKilled, isolation.StatusOfCode(found.State.ExitCode)
 	return true
-}
-
-// statusOf is an engine's exit code. A session ends with a small one, or by a signal.
-func statusOf(code int) isolation.Status {
-	status := isolation.Status{Code: code}
-	if code > 128 && code <= 128+64 {
-		status.Signal = code - 128
-	}
-	return status
 }
 
 func (s *sandbox) Session() process.Identity { return s.record.Session }
