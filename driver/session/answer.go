@@ -13,12 +13,17 @@ import (
 
 var errNoDesktop = &dialhome.Error{Kind: dialhome.KindState, Message: "no desktop runs in this session"}
 
+// running is the desktop there is; nil while there is none, as before its start and asleep.
+func (s *session) running() *desktop.Desktop {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.desktop
+}
+
 // handleDial opens a connection to Xvnc and passes it out. Only this non-dumpable
 // process ever held a copy, and it closes its own after the send (X10).
 func (s *session) handleDial(l *link, packet dialhome.Packet) {
-	s.mu.Lock()
-	d := s.desktop
-	s.mu.Unlock()
+	d := s.running()
 	if d == nil {
 		l.reply(packet.ID, nil, errNoDesktop)
 		return

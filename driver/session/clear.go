@@ -19,9 +19,7 @@ func (s *session) handleClear(l *link, packet dialhome.Packet) {
 		l.reply(packet.ID, nil, asError(err))
 		return
 	}
-	s.mu.Lock()
-	d := s.desktop
-	s.mu.Unlock()
+	d := s.running()
 	if d == nil {
 		l.reply(packet.ID, nil, errNoDesktop)
 		return

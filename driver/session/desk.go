@@ -28,9 +28,7 @@ const deskLimit = 8 * time.Second
 // Pointer and the clipboard. It owns what was passed.
 func (s *session) handleDesk(l *link, packet dialhome.Packet, passed []*dialhome.Descriptor) {
 	defer dialhome.CloseAll(passed)
-	s.mu.Lock()
-	d := s.desktop
-	s.mu.Unlock()
+	d := s.running()
 	if d == nil {
 		l.reply(packet.ID, nil, errNoDesktop)
 		return

@@ -43,9 +43,7 @@ func (s *session) endDesktop(first unix.Signal, grace time.Duration) {
 		start.cancel()
 		<-start.over
 	}
-	s.mu.Lock()
-	d := s.desktop
-	s.mu.Unlock()
+	d := s.running()
 	if d == nil {
 		return // a failed start has cleaned up, and commands run beside a desktop only
 	}
@@ -81,9 +79,7 @@ func (s *session) handleSignal(l *link, packet dialhome.Packet) {
 // signalPrograms reaches every program on the desktop but the X server: a signal meant
 // for the programs must not take the screen away from under them.
 func (s *session) signalPrograms(sig unix.Signal) error {
-	s.mu.Lock()
-	d := s.desktop
-	s.mu.Unlock()
+	d := s.running()
 	if d == nil {
 		return errNoDesktop
 	}

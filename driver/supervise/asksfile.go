@@ -89,12 +89,8 @@ func (s *supervisor) saveAsks() {
 	s.saving.Lock()
 	defer s.saving.Unlock()
 	text, err := json.Marshal(s.asks.record(s.config.Instance))
-	const temporary = asksName + ".new"
 	if err == nil {
-		err = s.dir.WriteFile(temporary, text, 0o600)
-	}
-	if err == nil {
-		err = s.dir.Rename(temporary, asksName)
+		err = replaceFile(s.dir, asksName, text)
 	}
 	if err != nil {
 		s.log.Error("cannot keep what the agent asks for", "error", err)

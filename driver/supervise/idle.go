@@ -5,6 +5,7 @@ package supervise
 import (
 	"context"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/botscreen/botscreen/driver/session/dialhome"
@@ -54,35 +55,31 @@ func notReady(what string, state screen.State) error {
 // begin is a use of the screen: it wakes a desktop that sleeps, waits for it, and keeps it
 // from being put to sleep until the use ends. The error says why there is no desktop.
 func (s *supervisor) begin(ctx context.Context, what string) (end func(), err error) {
-	for {
-		s.mu.Lock()
-		state := s.state
-		if state == screen.Ready {
-			s.use.current++
-			s.mu.Unlock()
-			return s.ender(), nil
+	return s.beginWhere(ctx, func(state screen.State) error {
+		if state != screen.Ready {
+			return notReady(what, state)
 		}
-		s.mu.Unlock()
-		switch state {
-		case screen.Asleep, screen.Waking:
-			if err := s.wake(ctx); err != nil {
-				return nil, err
-			}
-		default:
-			return nil, notReady(what, state)
-		}
-	}
+		return nil
+	})
 }
 
 // beginCommand is the same for a command, which a desktop that is still starting may
 // refuse itself.
 func (s *supervisor) beginCommand(ctx context.Context) (end func(), err error) {
+	return s.beginWhere(ctx, func(screen.State) error { return nil })
+}
+
+// beginWhere begins a use in a state that may allows, once a desktop that sleeps is awake.
+func (s *supervisor) beginWhere(ctx context.Context, may func(screen.State) error) (end func(), err error) {
 	for {
 		s.mu.Lock()
 		if s.state != screen.Asleep && s.state != screen.Waking {
+			defer s.mu.Unlock()
+			if err := may(s.state); err != nil {
+				return nil, err
+			}
 			s.use.current++
-			s.mu.Unlock()
-			return s.ender(), nil
+			return sync.OnceFunc(s.endUse), nil
 		}
 		s.mu.Unlock()
 		if err := s.wake(ctx); err != nil {
@@ -91,18 +88,11 @@ func (s *supervisor) beginCommand(ctx context.Context) (end func(), err error) {
 	}
 }
 
-// ender ends one use, once.
-func (s *supervisor) ender() func() {
-	ended := false
-	return func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		if !ended {
-			ended = true
-			s.use.current--
-			s.use.last = time.Now()
-		}
-	}
+func (s *supervisor) endUse() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.use.current--
+	s.use.last = time.Now()
 }
 
 // watchIdle puts the desktop to sleep, or ends the screen, when nobody has used it for as

@@ -74,12 +74,17 @@ func (r record) save(dir *os.Root) error {
 	if err != nil {
 		return fmt.Errorf("save screen record: %w", err)
 	}
-	const temporary = recordName + ".new"
-	if err := dir.WriteFile(temporary, text, 0o600); err != nil {
-		return fmt.Errorf("save screen record: %w", err)
-	}
-	if err := dir.Rename(temporary, recordName); err != nil {
+	if err := replaceFile(dir, recordName, text); err != nil {
 		return fmt.Errorf("save screen record: %w", err)
 	}
 	return nil
+}
+
+// replaceFile replaces a file whole: a reader sees the old one or the new one.
+func replaceFile(dir *os.Root, name string, text []byte) error {
+	temporary := name + ".new"
+	if err := dir.WriteFile(temporary, text, 0o600); err != nil {
+		return err
+	}
+	return dir.Rename(temporary, name)
 }

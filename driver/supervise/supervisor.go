@@ -165,7 +165,13 @@ func (s *supervisor) askStart(ctx context.Context) (dialhome.Desktop, error) {
 		return dialhome.Desktop{}, err
 	}
 	defer memfd.Close()
-	a, err := s.link.call(ctx, question{op: dialhome.OpStart, body: dialhome.Start{HasPlan: true}, files: []*os.File{memfd}})
+	return s.startDesktop(ctx, question{body: dialhome.Start{HasPlan: true}, files: []*os.File{memfd}})
+}
+
+// startDesktop asks the session for the desktop and returns what came up.
+func (s *supervisor) startDesktop(ctx context.Context, q question) (dialhome.Desktop, error) {
+	q.op = dialhome.OpStart
+	a, err := s.link.call(ctx, q)
 	if err != nil {
 		return dialhome.Desktop{}, err
 	}
@@ -211,8 +217,17 @@ func (s *supervisor) failStart(err error) {
 	}
 }
 
-// becomeReady records the X server of this run and publishes the screen.
+// becomeReady publishes the screen.
 func (s *supervisor) becomeReady(ctx context.Context, d dialhome.Desktop) error {
+	if err := s.show(ctx, d); err != nil {
+		return err
+	}
+	s.enter(screen.Ready, control.EventReady, "")
+	return nil
+}
+
+// show records the X server of this life of the desktop.
+func (s *supervisor) show(ctx context.Context, d dialhome.Desktop) error {
 	xserver, err := s.identify(ctx, d)
 	if err != nil {
 		return err
@@ -224,7 +239,6 @@ func (s *supervisor) becomeReady(ctx context.Context, d dialhome.Desktop) error 
 	}
 	s.mu.Unlock()
 	s.save()
-	s.enter(screen.Ready, control.EventReady, "")
 	return nil
 }
 

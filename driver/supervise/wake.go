@@ -79,12 +79,14 @@ func (s *supervisor) startAgain() error {
 	defer cancel()
 	desktop, err := s.askWake(ctx)
 	if err == nil {
-		err = s.becomeAwake(ctx, desktop, began)
+		s.touch() // a start is a use
+		err = s.show(ctx, desktop)
 	}
 	if err != nil {
 		s.enter(screen.Asleep, control.EventState, "the last wake failed: "+err.Error())
 		return wakeRefusal(err)
 	}
+	s.enter(screen.Ready, control.EventWoken, fmt.Sprintf("after %.1f s", time.Since(began).Seconds()))
 	return nil
 }
 
@@ -95,12 +97,11 @@ func (s *supervisor) askWake(ctx context.Context) (dialhome.Desktop, error) {
 	number := s.record.Display
 	s.mu.Unlock()
 	for attempt := 1; ; attempt++ {
-		a, err := s.link.call(ctx, question{op: dialhome.OpStart, body: dialhome.Start{Display: number}, urgent: true})
+		desktop, err := s.startDesktop(ctx, question{body: dialhome.Start{Display: number}, urgent: true})
 		var refusal *dialhome.Error
 		switch {
-		case err == nil:
-		case attempt == wakeAttempts || !errors.As(err, &refusal):
-			return dialhome.Desktop{}, err
+		case err == nil || attempt == wakeAttempts || !errors.As(err, &refusal):
+			return desktop, err
 		case refusal.Kind == dialhome.KindDisplayTaken:
 			number = s.nextDisplay(number)
 			continue
@@ -113,11 +114,6 @@ func (s *supervisor) askWake(ctx context.Context) (dialhome.Desktop, error) {
 		default:
 			return dialhome.Desktop{}, err
 		}
-		var desktop dialhome.Desktop
-		if err := dialhome.Decode(a.packet.Body, &desktop); err != nil {
-			return dialhome.Desktop{}, err
-		}
-		return desktop, nil
 	}
 }
 
@@ -132,24 +128,6 @@ func (s *supervisor) nextDisplay(number int) int {
 		number = s.config.FirstDisplay
 	}
 	return number
-}
-
-// becomeAwake records the X server of this life of the desktop.
-func (s *supervisor) becomeAwake(ctx context.Context, d dialhome.Desktop, began time.Time) error {
-	xserver, err := s.identify(ctx, d)
-	if err != nil {
-		return err
-	}
-	s.mu.Lock()
-	s.record.XServer, s.record.Display, s.record.Ready, s.record.Asleep = xserver, d.Display, true, false
-	s.use.last = time.Now()
-	if d.Fence != nil {
-		s.fence = fenceOf(*d.Fence)
-	}
-	s.mu.Unlock()
-	s.save()
-	s.enter(screen.Ready, control.EventWoken, fmt.Sprintf("after %.1f s", time.Since(began).Seconds()))
-	return nil
 }
 
 func wakeRefusal(err error) error {
