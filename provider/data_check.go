@@ -58,7 +58,7 @@ func (d *checkData) Schema(_ context.Context, _ datasource.SchemaRequest, resp *
 		Attributes: map[string]schema.Attribute{
 			"placement":      schema.StringAttribute{Required: true, Validators: []validator.String{refValidator{}}, MarkdownDescription: "The placement: `ref` or name."},
 			"profile":        schema.StringAttribute{Optional: true, Validators: []validator.String{refValidator{}}, MarkdownDescription: "The profile: `ref` or name. Default: one that says nothing."},
-			"namespace":      schema.StringAttribute{Optional: true, Computed: true, Validators: []validator.String{namespaceValidator{}}, MarkdownDescription: "Nomad namespace. Default: the provider's."},
+			"namespace":      dataNamespace(),
 			"can_host":       schema.BoolAttribute{Computed: true, MarkdownDescription: "A node can take the desktop now."},
 			"isolation":      schema.StringAttribute{Computed: true, MarkdownDescription: "The isolation that the first suitable node would choose; null where none can."},
 			"refusal":        schema.StringAttribute{Computed: true, MarkdownDescription: "Why not, in words; empty where it can."},
@@ -78,14 +78,9 @@ func (d *checkData) Configure(_ context.Context, req datasource.ConfigureRequest
 
 func (d *checkData) Read(ctx context.Context, req datasource.ReadRequest, resp *datasource.ReadResponse) {
 	var m checkModel
-	resp.Diagnostics.Append(req.Config.Get(ctx, &m)...)
-	client, diags := d.cluster.client(ctx)
-	resp.Diagnostics.Append(diags...)
+	client := d.cluster.ask(ctx, req, &m, &m.Namespace, &resp.Diagnostics)
 	if resp.Diagnostics.HasError() {
 		return
-	}
-	if m.Namespace.IsNull() {
-		m.Namespace = d.cluster.namespace
 	}
 	w := nomadjob.Wanted{
 		Namespace: m.Namespace.ValueString(), Region: d.cluster.region, Name: "check", JobID: "botscreen-placement-check",
@@ -184,7 +179,7 @@ func (d *imagesData) Schema(_ context.Context, _ datasource.SchemaRequest, resp 
 		MarkdownDescription: "The default image of a kind: the cluster's catalog record, else the default of this version. Nothing is looked up at a registry.",
 		Attributes: map[string]schema.Attribute{
 			"kind":      schema.StringAttribute{Required: true, Validators: []validator.String{stringvalidator.OneOf("docker", "apptainer")}, MarkdownDescription: "`docker` or `apptainer`."},
-			"namespace": schema.StringAttribute{Optional: true, Computed: true, Validators: []validator.String{namespaceValidator{}}, MarkdownDescription: "Nomad namespace. Default: the provider's."},
+			"namespace": dataNamespace(),
 			"reference": schema.StringAttribute{Computed: true, MarkdownDescription: "Its name."},
 			"digest":    schema.StringAttribute{Computed: true, MarkdownDescription: "Its digest, where the catalog names one."},
 			"source":    schema.StringAttribute{Computed: true, MarkdownDescription: "`catalog` or `built_in`."},
@@ -199,14 +194,9 @@ func (d *imagesData) Configure(_ context.Context, req datasource.ConfigureReques
 
 func (d *imagesData) Read(ctx context.Context, req datasource.ReadRequest, resp *datasource.ReadResponse) {
 	var m imagesModel
-	resp.Diagnostics.Append(req.Config.Get(ctx, &m)...)
-	client, diags := d.cluster.client(ctx)
-	resp.Diagnostics.Append(diags...)
+	client := d.cluster.ask(ctx, req, &m, &m.Namespace, &resp.Diagnostics)
 	if resp.Diagnostics.HasError() {
 		return
-	}
-	if m.Namespace.IsNull() {
-		m.Namespace = d.cluster.namespace
 	}
 	kind := m.Kind.ValueString()
 	m.Reference, m.Source = types.StringValue(nomadjob.DefaultImages[kind]), types.StringValue("built_in")

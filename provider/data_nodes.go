@@ -55,9 +55,6 @@ func (d *nodesData) Metadata(_ context.Context, req datasource.MetadataRequest, 
 }
 
 func (d *nodesData) Schema(_ context.Context, _ datasource.SchemaRequest, resp *datasource.SchemaResponse) {
-	text := func(description string) schema.StringAttribute {
-		return schema.StringAttribute{Computed: true, MarkdownDescription: description}
-	}
 	only := func(what string) schema.StringAttribute {
 		return schema.StringAttribute{Optional: true, MarkdownDescription: "Only nodes " + what + "."}
 	}
@@ -69,10 +66,10 @@ func (d *nodesData) Schema(_ context.Context, _ datasource.SchemaRequest, resp *
 			"node_pool": only("of this pool"), "node_class": only("of this class"), "datacenter": only("of this datacenter"), "isolation": isolation,
 			"filter": schema.StringAttribute{Optional: true, MarkdownDescription: "A filter expression of Nomad's, which Nomad itself applies."},
 			"nodes": schema.ListNestedAttribute{Computed: true, MarkdownDescription: "What was found, sorted by name.", NestedObject: schema.NestedAttributeObject{Attributes: map[string]schema.Attribute{
-				"id": text("ID."), "name": text("Name."), "datacenter": text("Datacenter."), "node_pool": text("Node pool."), "node_class": text("Node class."),
+				"id": computedText("ID."), "name": computedText("Name."), "datacenter": computedText("Datacenter."), "node_pool": computedText("Node pool."), "node_class": computedText("Node class."),
 				"isolations":     schema.SetAttribute{Computed: true, ElementType: types.StringType, MarkdownDescription: "What it can run now."},
-				"driver_version": text("Version of the driver."), "healthy": schema.BoolAttribute{Computed: true, MarkdownDescription: "The driver is healthy and the node takes work."},
-				"reason": text("Why not, or what is off, in the driver's words."),
+				"driver_version": computedText("Version of the driver."), "healthy": schema.BoolAttribute{Computed: true, MarkdownDescription: "The driver is healthy and the node takes work."},
+				"reason": computedText("Why not, or what is off, in the driver's words."),
 			}}},
 		},
 	}
@@ -84,9 +81,7 @@ func (d *nodesData) Configure(_ context.Context, req datasource.ConfigureRequest
 
 func (d *nodesData) Read(ctx context.Context, req datasource.ReadRequest, resp *datasource.ReadResponse) {
 	var m nodesModel
-	resp.Diagnostics.Append(req.Config.Get(ctx, &m)...)
-	client, diags := d.cluster.client(ctx)
-	resp.Diagnostics.Append(diags...)
+	client := d.cluster.ask(ctx, req, &m, nil, &resp.Diagnostics)
 	if resp.Diagnostics.HasError() {
 		return
 	}

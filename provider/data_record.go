@@ -35,8 +35,7 @@ func asData(resource rschema.Schema) map[string]schema.Attribute {
 		delete(out, name)
 	}
 	out["name"] = schema.StringAttribute{Required: true, Validators: []validator.String{nameValidator{}}, MarkdownDescription: "The name."}
-	out["namespace"] = schema.StringAttribute{Optional: true, Computed: true, Validators: []validator.String{namespaceValidator{}},
-		MarkdownDescription: "Nomad namespace. Default: the provider's."}
+	out["namespace"] = dataNamespace()
 	return out
 }
 

@@ -108,9 +108,6 @@ func (d *screensData) Metadata(_ context.Context, req datasource.MetadataRequest
 }
 
 func (d *screensData) Schema(_ context.Context, _ datasource.SchemaRequest, resp *datasource.SchemaResponse) {
-	text := func(description string) schema.StringAttribute {
-		return schema.StringAttribute{Computed: true, MarkdownDescription: description}
-	}
 	statuses := make([]string, len(nomadjob.Statuses))
 	for i, s := range nomadjob.Statuses {
 		statuses[i] = string(s)
@@ -118,13 +115,13 @@ func (d *screensData) Schema(_ context.Context, _ datasource.SchemaRequest, resp
 	resp.Schema = schema.Schema{
 		MarkdownDescription: "The screens that were declared in a namespace, sorted by name.",
 		Attributes: map[string]schema.Attribute{
-			"namespace": schema.StringAttribute{Optional: true, Computed: true, Validators: []validator.String{namespaceValidator{}}, MarkdownDescription: "Nomad namespace. Default: the provider's."},
+			"namespace": dataNamespace(),
 			"profile":   schema.StringAttribute{Optional: true, MarkdownDescription: "Only screens of this profile."},
 			"status":    schema.StringAttribute{Optional: true, Validators: []validator.String{stringvalidator.OneOf(statuses...)}, MarkdownDescription: "Only screens with this status."},
 			"screens": schema.ListNestedAttribute{Computed: true, MarkdownDescription: "What was found.", NestedObject: schema.NestedAttributeObject{Attributes: map[string]schema.Attribute{
-				"name": text("Name."), "namespace": text("Nomad namespace."), "job_id": text("ID of its job."), "profile": text("Name of its profile."),
-				"status": text("What it is doing."), "isolation": text("Where it runs."), "holder": text("Who may send input: `agent` or `human`; empty where nobody."),
-				"node_name": text("Its node."), "alloc_id": text("Its newest allocation."),
+				"name": computedText("Name."), "namespace": computedText("Nomad namespace."), "job_id": computedText("ID of its job."), "profile": computedText("Name of its profile."),
+				"status": computedText("What it is doing."), "isolation": computedText("Where it runs."), "holder": computedText("Who may send input: `agent` or `human`; empty where nobody."),
+				"node_name": computedText("Its node."), "alloc_id": computedText("Its newest allocation."),
 			}}},
 		},
 	}
@@ -136,14 +133,9 @@ func (d *screensData) Configure(_ context.Context, req datasource.ConfigureReque
 
 func (d *screensData) Read(ctx context.Context, req datasource.ReadRequest, resp *datasource.ReadResponse) {
 	var m screensModel
-	resp.Diagnostics.Append(req.Config.Get(ctx, &m)...)
-	client, diags := d.cluster.client(ctx)
-	resp.Diagnostics.Append(diags...)
+	client := d.cluster.ask(ctx, req, &m, &m.Namespace, &resp.Diagnostics)
 	if resp.Diagnostics.HasError() {
 		return
-	}
-	if m.Namespace.IsNull() {
-		m.Namespace = d.cluster.namespace
 	}
 	all, err := nomadjob.ListDeclared(ctx, client, m.Namespace.ValueString())
 	if err != nil {

@@ -59,7 +59,7 @@ func (a *applier) profile(ctx context.Context) {
 		return
 	}
 	p := nomadjob.DefaultProfile()
-	a.decode(rec, "profile", &p, p.Validate)
+	a.decode(rec, "profile", &p)
 	a.wanted.Profile, a.wanted.ProfileName, a.wanted.ProfileRef = p, rec.Name, rec.Ref()
 }
 
@@ -69,15 +69,15 @@ func (a *applier) placement(ctx context.Context) {
 		return
 	}
 	p := nomadjob.DefaultPlacement()
-	a.decode(rec, "placement", &p, p.Validate)
+	a.decode(rec, "placement", &p)
 	a.wanted.Placement, a.wanted.PlacementRef = p, rec.Ref()
 }
 
 // decode reads a record that may come from elsewhere, so its rules are checked again.
-func (a *applier) decode(rec *nomadjob.Record, attribute string, into any, _ func(string) error) {
+func (a *applier) decode(rec *nomadjob.Record, attribute string, into validated) {
 	err := json.Unmarshal(rec.Spec, into)
-	if v, ok := into.(validated); ok && err == nil {
-		err = v.Validate(rec.Name)
+	if err == nil {
+		err = into.Validate(rec.Name)
 	}
 	if err != nil {
 		a.diags.AddAttributeError(path.Root(attribute), fmt.Sprintf("The %s %q cannot be used", attribute, rec.Name),
