@@ -130,19 +130,22 @@ func (r *Relay) refuse(ctx context.Context, link *socketLink, err error) {
 		select {
 		case r.waiting <- struct{}{}:
 			defer func() { <-r.waiting }()
-			sleep(ctx, wait)
+			_ = sleep(ctx, wait) // the refusal goes to whoever is still there
 		default: // too many wait already
 		}
 	}
 	link.close(End{Code: BadTicket, Reason: "the ticket opens nothing"})
 }
 
-func sleep(ctx context.Context, d time.Duration) {
+// sleep waits, and returns the cause where ctx ends first.
+func sleep(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
+		return nil
 	case <-ctx.Done():
+		return context.Cause(ctx)
 	}
 }
 
