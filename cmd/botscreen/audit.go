@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/botscreen/botscreen/shared/audit"
+	"github.com/botscreen/botscreen/shared/control"
 )
 
 func (c *cli) auditCommand() *cobra.Command {
@@ -65,16 +66,14 @@ func auditFrom(path string) ([]byte, error) {
 }
 
 func (c *cli) fetchAudit(ctx context.Context, name string) ([]byte, audit.Head, error) {
-	s, conn, err := c.reach(ctx, name)
+	var text []byte
+	var headText string
+	_, err := c.withScreen(ctx, name, reachTimeout, func(ctx context.Context, conn *control.Client) (err error) {
+		text, headText, err = conn.Audit(ctx)
+		return err
+	})
 	if err != nil {
 		return nil, audit.Head{}, err
-	}
-	defer conn.Close()
-	ctx, cancel := context.WithTimeout(ctx, reachTimeout)
-	defer cancel()
-	text, headText, err := conn.Audit(ctx)
-	if err != nil {
-		return nil, audit.Head{}, c.screenError(s, err)
 	}
 	head, err := audit.ParseHead(headText)
 	if err != nil {

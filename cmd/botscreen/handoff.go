@@ -74,13 +74,13 @@ func (c *cli) askScreens(ctx context.Context, client *api.Client, screens []noma
 		group.Go(func() {
 			places <- struct{}{}
 			defer func() { <-places }()
-			asks, err := asksOf(ctx, client, s)
+			status, err := statusOf(ctx, client, s)
 			mu.Lock()
 			defer mu.Unlock()
 			if err != nil {
 				silent = append(silent, fmt.Sprintf("%s: %v", line(s.Path()), err))
 			}
-			for _, ask := range asks {
+			for _, ask := range status.Asks {
 				all = append(all, wanted{Screen: s.Path(), Profile: s.Profile.String(), Ask: ask})
 			}
 		})
@@ -88,15 +88,6 @@ func (c *cli) askScreens(ctx context.Context, client *api.Client, screens []noma
 	group.Wait()
 	sortWanted(all)
 	return all, silent
-}
-
-func asksOf(ctx context.Context, client *api.Client, s nomadjob.Screen) ([]control.Ask, error) {
-	ctx, cancel := context.WithTimeout(ctx, reachTimeout)
-	defer cancel()
-	conn := control.NewClient(nomadjob.Dial(client, s, control.Hello{}))
-	defer conn.Close()
-	status, err := conn.Status(ctx)
-	return status.Asks, err
 }
 
 func (c *cli) printWanted(all []wanted) error {

@@ -94,16 +94,13 @@ which cannot be told who does.`,
 
 // withLease makes a call of a screen's supervisor and prints the lease that follows.
 func (c *cli) withLease(ctx context.Context, name string, call func(context.Context, *control.Client) (lease.Public, error)) error {
-	s, conn, err := c.reach(ctx, name)
+	var held lease.Public
+	s, err := c.withScreen(ctx, name, reachTimeout, func(ctx context.Context, conn *control.Client) (err error) {
+		held, err = call(ctx, conn)
+		return err
+	})
 	if err != nil {
 		return err
-	}
-	defer conn.Close()
-	ctx, cancel := context.WithTimeout(ctx, reachTimeout)
-	defer cancel()
-	held, err := call(ctx, conn)
-	if err != nil {
-		return c.screenError(s, err)
 	}
 	return c.printLease(s, held)
 }

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/hashicorp/nomad/api"
 	"github.com/spf13/cobra"
@@ -82,6 +83,21 @@ func (c *cli) reach(ctx context.Context, name string) (nomadjob.Screen, *control
 		return s, nil, err
 	}
 	return s, control.NewClient(nomadjob.Dial(client, s, control.Hello{})), nil
+}
+
+// withScreen makes a call of the supervisor of a screen that runs, and says what it refused.
+func (c *cli) withScreen(ctx context.Context, name string, limit time.Duration, call func(context.Context, *control.Client) error) (nomadjob.Screen, error) {
+	s, conn, err := c.reach(ctx, name)
+	if err != nil {
+		return s, err
+	}
+	defer conn.Close()
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	if err := call(ctx, conn); err != nil {
+		return s, c.screenError(s, err)
+	}
+	return s, nil
 }
 
 // running finds a screen that runs.

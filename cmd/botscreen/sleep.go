@@ -24,7 +24,7 @@ stay. The next use starts the desktop again: a view, a screenshot, a command, an
 somebody uses the screen. With idle_stop in the job it happens by itself.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return c.withScreen(cmd.Context(), args[0], reachTimeout, "sleeps", func(ctx context.Context, conn *control.Client) error { return conn.Sleep(ctx) })
+			return c.toScreen(cmd.Context(), args[0], reachTimeout, "sleeps", func(ctx context.Context, conn *control.Client) error { return conn.Sleep(ctx) })
 		},
 	}
 }
@@ -35,22 +35,16 @@ func (c *cli) wakeCommand() *cobra.Command {
 		Short: "Start a sleeping screen's desktop, and wait until it is ready",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return c.withScreen(cmd.Context(), args[0], wakeLimit, "is ready", func(ctx context.Context, conn *control.Client) error { return conn.Wake(ctx) })
+			return c.toScreen(cmd.Context(), args[0], wakeLimit, "is ready", func(ctx context.Context, conn *control.Client) error { return conn.Wake(ctx) })
 		},
 	}
 }
 
-// withScreen makes a call of a screen's supervisor and says what the screen does then.
-func (c *cli) withScreen(ctx context.Context, name string, limit time.Duration, now string, call func(context.Context, *control.Client) error) error {
-	s, conn, err := c.reach(ctx, name)
+// toScreen makes a call that answers nothing, and says what the screen does then.
+func (c *cli) toScreen(ctx context.Context, name string, limit time.Duration, now string, call func(context.Context, *control.Client) error) error {
+	s, err := c.withScreen(ctx, name, limit, call)
 	if err != nil {
 		return err
-	}
-	defer conn.Close()
-	ctx, cancel := context.WithTimeout(ctx, limit)
-	defer cancel()
-	if err := call(ctx, conn); err != nil {
-		return c.screenError(s, err)
 	}
 	if c.json {
 		return c.printJSON(struct {

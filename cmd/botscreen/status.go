@@ -217,15 +217,20 @@ func (c *cli) askSupervisor(ctx context.Context, client *api.Client, s nomadjob.
 	if !s.Live() || s.TaskState != "running" {
 		return nil, nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, reachTimeout)
-	defer cancel()
-	conn := control.NewClient(nomadjob.Dial(client, s, control.Hello{}))
-	defer conn.Close()
-	status, err := conn.Status(ctx)
+	status, err := statusOf(ctx, client, s)
 	if err != nil {
 		return nil, err
 	}
 	return &status, nil
+}
+
+// statusOf asks a screen's supervisor.
+func statusOf(ctx context.Context, client *api.Client, s nomadjob.Screen) (control.Status, error) {
+	ctx, cancel := context.WithTimeout(ctx, reachTimeout)
+	defer cancel()
+	conn := control.NewClient(nomadjob.Dial(client, s, control.Hello{}))
+	defer conn.Close()
+	return conn.Status(ctx)
 }
 
 func supervisorRows(s *control.Status) [][2]string {
