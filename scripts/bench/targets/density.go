@@ -14,6 +14,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/botscreen/botscreen/driver/process"
 	"github.com/botscreen/botscreen/shared/control"
 )
 
@@ -191,32 +192,18 @@ func (b *bench) displays() (int, error) {
 
 // desktopMB is what the programs of one desktop take, shared pages counted once.
 func (b *bench) desktopMB(count int) (float64, error) {
-	children := map[int][]int{}
-	entries, _ := os.ReadDir("/proc")
-	for _, e := range entries {
-		pid, err := strconv.Atoi(e.Name())
-		if err != nil {
-			continue
-		}
-		stat, err := os.ReadFile(filepath.Join("/proc", e.Name(), "stat"))
-		if err != nil {
-			continue
-		}
-		fields := strings.Fields(string(stat[strings.LastIndexByte(string(stat), ')')+1:]))
-		if len(fields) > 1 {
-			parent, _ := strconv.Atoi(fields[1])
-			children[parent] = append(children[parent], pid)
-		}
-	}
 	total := 0.0
-	for queue := b.processes("session"); len(queue) > 0; queue = queue[1:] {
-		for _, child := range children[queue[0]] {
-			mb, err := pssMB(child)
+	for _, session := range b.processes("session") {
+		below, err := process.Descendants(session)
+		if err != nil {
+			return 0, err
+		}
+		for _, pid := range below {
+			mb, err := pssMB(pid)
 			if err != nil && !errors.Is(err, os.ErrNotExist) {
 				return 0, err
 			}
 			total += mb
-			queue = append(queue, child)
 		}
 	}
 	return total / float64(count), nil
