@@ -31,6 +31,7 @@ func main() {
 	var b bench
 	flag.IntVar(&b.runs, "n", 9, "runs of each")
 	flag.IntVar(&b.uid, "uid", 61000+os.Getpid()%1000, "uid the desktops run as")
+	flag.IntVar(&b.number, "display", 1000+os.Getpid()%8000, "the display before the first one that is tried")
 	flag.BoolVar(&b.json, "json", false, "print one JSON object per run")
 	flag.BoolVar(&b.verbose, "v", false, "show the output of the desktops")
 	flag.StringVar(&b.shot, "shot", "", "directory for a picture of each desktop when it is ready")

@@ -158,7 +158,11 @@ func (b *bench) startScreenIn(n int, job map[string]any) (took time.Duration, en
 
 // watch runs deskwatch once over the subjects and returns when each was ready.
 func watch(deskwatch string, subjects ...string) (map[string]float64, error) {
-	cmd := exec.Command(deskwatch, append([]string{"-n", "1", "-json"}, subjects...)...)
+	return watched(exec.Command(deskwatch, append([]string{"-n", "1", "-json"}, subjects...)...), subjects...)
+}
+
+// watched reads what a deskwatch says of its subjects.
+func watched(cmd *exec.Cmd, subjects ...string) (map[string]float64, error) {
 	cmd.Stderr = os.Stderr
 	out, err := cmd.Output()
 	if err != nil {
