@@ -65,8 +65,8 @@ type onePort struct {
 	report   func(error)
 }
 
-// serve lets the first in that knows the password, closes the port, and carries that
-// connection to its end.
+// serve lets the first in that knows the password, closes the port before that one is
+// told so, and carries the connection to its end.
 func (p onePort) serve(ctx context.Context) error {
 	stop := context.AfterFunc(ctx, func() { _ = p.listener.Close() })
 	defer stop()
@@ -84,11 +84,14 @@ func (p onePort) admit(ctx context.Context) (near, far net.Conn, err error) {
 		if err != nil {
 			return nil, nil, err
 		}
-		far, err := p.try(ctx, near)
+		far, spent, err := p.try(ctx, near)
 		if err == nil {
 			return near, far, nil
 		}
 		_ = near.Close()
+		if spent {
+			return nil, nil, err
+		}
 		if errors.Is(err, rfb.ErrPassword) {
 			guesses++
 		}
@@ -100,23 +103,27 @@ func (p onePort) admit(ctx context.Context) (near, far net.Conn, err error) {
 }
 
 // try asks a connection for the password. Connections are tried one after another, so
-// one that says nothing holds up the next for passwordTimeout.
-func (p onePort) try(ctx context.Context, near net.Conn) (net.Conn, error) {
+// one that says nothing holds up the next for passwordTimeout. The password is spent with
+// the first that knows it, and the port is closed.
+func (p onePort) try(ctx context.Context, near net.Conn) (far net.Conn, spent bool, err error) {
 	defer context.AfterFunc(ctx, func() { _ = near.Close() })()
-	far, err := p.dial(ctx)
+	far, err = p.dial(ctx)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	init, err := join(ctx, far)
 	if err == nil {
 		_ = near.SetDeadline(time.Now().Add(passwordTimeout))
-		_, err = rfb.WelcomeWithPassword(near, init, p.password)
+		_, err = rfb.WelcomeWithPassword(near, init, p.password, func() {
+			spent = true
+			_ = p.listener.Close()
+		})
 	}
 	if err != nil {
-		return nil, errors.Join(err, far.Close())
+		return nil, spent, errors.Join(err, far.Close())
 	}
 	_ = near.SetDeadline(time.Time{})
-	return far, nil
+	return far, true, nil
 }
 
 // join shakes hands with the screen.

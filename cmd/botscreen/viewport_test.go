@@ -106,6 +106,10 @@ func TestX27PortIsForOneProgram(t *testing.T) {
 	if result != 0 {
 		t.Fatalf("the password: %d", result)
 	}
+	if second, err := net.Dial("tcp", p.listener.Addr().String()); err == nil {
+		t.Error("a second program connects once the first is let in")
+		_ = second.Close()
+	}
 	if _, err := conn.Write([]byte{0}); err != nil { // alone, if it could
 		t.Fatal(err)
 	}
@@ -113,10 +117,6 @@ func TestX27PortIsForOneProgram(t *testing.T) {
 	got := make([]byte, len(want))
 	if _, err := io.ReadFull(conn, got); err != nil || !bytes.Equal(got, want) {
 		t.Errorf("the program got %q, %v", got, err)
-	}
-	if second, err := net.Dial("tcp", p.listener.Addr().String()); err == nil {
-		t.Error("a second program connects")
-		_ = second.Close()
 	}
 	if _, err := io.WriteString(conn, "keys"); err != nil {
 		t.Fatal(err)
@@ -180,6 +180,20 @@ func (f failing) Read(b []byte) (int, error) {
 		err = errors.New("exec stream: ended")
 	}
 	return n, err
+}
+
+// X27: a program that knows the password and leaves at once has used it up, and the view
+// ends with the reason.
+func TestX27PasswordIsSpent(t *testing.T) {
+	p, _, ended, _ := openPort(t)
+	conn, result := p.program(t, "SECRET77")
+	if result != 0 {
+		t.Fatalf("the password: %d", result)
+	}
+	_ = conn.Close()
+	if err := <-ended; err == nil || errors.Is(err, net.ErrClosed) {
+		t.Errorf("ended with %v", err)
+	}
 }
 
 // X27: who guesses closes the port for everybody.

@@ -26,14 +26,15 @@ var ErrPassword = errors.New("wrong password")
 // WelcomeWithPassword is Welcome for a viewer that has to know a password of at most
 // PasswordLen bytes (RFC 6143 section 7.2.2). DES with eight bytes keeps nobody out who
 // can record the handshake: it is for loopback and a password that is used once. The
-// viewer has been told of the refusal when the error is ErrPassword.
-func WelcomeWithPassword(viewer io.ReadWriter, init ServerInit, password string) (Version, error) {
+// viewer has been told of the refusal when the error is ErrPassword. One that knows the
+// password is told so after known has returned.
+func WelcomeWithPassword(viewer io.ReadWriter, init ServerInit, password string, known func()) (Version, error) {
 	return welcome(viewer, init, func(viewer io.ReadWriter, v Version) error {
-		return challenge(viewer, v, password)
+		return challenge(viewer, v, password, known)
 	})
 }
 
-func challenge(viewer io.ReadWriter, v Version, password string) error {
+func challenge(viewer io.ReadWriter, v Version, password string, known func()) error {
 	if err := offerVNC(viewer, v); err != nil {
 		return err
 	}
@@ -47,6 +48,7 @@ func challenge(viewer io.ReadWriter, v Version, password string) error {
 	}
 	want := encryptChallenge(sent, password)
 	if subtle.ConstantTimeCompare(want[:], answer[:]) == 1 {
+		known()
 		_, err := viewer.Write([]byte{0, 0, 0, 0})
 		return err
 	}

@@ -31,7 +31,7 @@ func TestX27Password(t *testing.T) {
 			near, far := net.Pipe()
 			result := make(chan error, 1)
 			go func() {
-				_, err := WelcomeWithPassword(far, testInit, "secret99")
+				_, err := WelcomeWithPassword(far, testInit, "secret99", func() {})
 				result <- err
 				far.Close()
 			}()
