@@ -17,7 +17,9 @@ import (
 )
 
 // TestAcc runs one suite of black-box tests against each agent that can be had: the
-// embedded one always, a real Nomad where it is on PATH, with ACLs in one variant.
+// embedded one always, a real Nomad where it is on PATH, with ACLs in one variant. Each
+// start of an agent runs the plugin three times (NMD-01), and one of them dies with all that
+// runs below it (NMD-14).
 func TestAcc(t *testing.T) {
 	needDesktop(t)
 	variants := []struct {
@@ -80,6 +82,7 @@ var everywhere = []acceptance{
 	{"alloc restart, signal and stats", allocCalls},
 	{"agent stopped and started with three desktops", func(t *testing.T, a *agent) { agentRestart(t, a, syscall.SIGTERM) }},
 	{"agent killed and started with three desktops", func(t *testing.T, a *agent) { agentRestart(t, a, syscall.SIGKILL) }},
+	{"agent killed with everything below it", unitKilled},
 }
 
 // underACLs are those whose outcome could depend on who asks.
@@ -413,4 +416,37 @@ func agentRestart(t *testing.T, a *agent, sig syscall.Signal) {
 		a.must(t, "stop", name)
 	}
 	gone(t, a)
+}
+
+// unitKilled ends the agent as systemd does by default, with every process below it
+// (NMD-14). The loss is told, and the screen starts anew with its home.
+func unitKilled(t *testing.T, a *agent) {
+	a.must(t, "run", a.job(t, "unit"))
+	defer a.must(t, "stop", "unit")
+	alloc := a.onlyAlloc(t, "unit")
+	a.must(t, "exec", "unit", "sh", "-c", "echo kept > ~/marker")
+	before := only(t, a)
+	doomed := append(append(plugins(a), supervisors(a)...), before.session)
+	a.end(syscall.SIGKILL)
+	for _, p := range doomed { // the desktop goes with its session at the latest in recovery
+		_ = syscall.Kill(p.pid, syscall.SIGKILL)
+	}
+	a.start()
+	a.awaitNode()
+	a.eventually("the next run of the screen", func() bool {
+		all := screens(a)
+		for _, s := range all {
+			return len(all) == 1 && s.session.pid != 0 && s.session.pid != before.session.pid && a.botscreen(t, "exec", "unit", "true").code == 0
+		}
+		return false
+	})
+	if events := a.events(t, alloc, "unit"); !strings.Contains(events, "killed from outside or crashed") {
+		t.Errorf("events do not say what happened: %s", events)
+	}
+	if out := a.must(t, "exec", "unit", "sh", "-c", "cat ~/marker"); out != "kept\n" {
+		t.Errorf("the home has %q", out)
+	}
+	if n := len(xservers(a)); n != 1 {
+		t.Errorf("%d X servers", n)
+	}
 }

@@ -12,6 +12,7 @@ func available(mb int) Reading {
 	return Reading{Known: true, AvailableBytes: uint64(mb) * MiB, HostBytes: uint64(mb) * MiB}
 }
 
+// MEM-05: the floor is an amount, on a large machine as on a small one.
 func TestM1FloorAndM3Warning(t *testing.T) {
 	for _, tc := range []struct {
 		mb, promised, floor int

@@ -83,7 +83,7 @@ func TestOperatorConfig(t *testing.T) {
 	}
 }
 
-// N1a: SetConfig touches nothing outside the process, however often it comes.
+// N1a, NMD-01: SetConfig touches nothing outside the process, however often it comes.
 func TestN1aSetConfigHasNoEffect(t *testing.T) {
 	dir := t.TempDir()
 	d := newDriver(t)

@@ -39,7 +39,8 @@ func (s *supervised) status() control.Status {
 }
 
 // I1, I3, I4: a desktop that nobody uses sleeps and costs no process; status wakes nothing;
-// ten who use it at once get one desktop, on the same display, with the same home.
+// ten who use it at once get one desktop, on the same display, with the same home. The
+// session, and with it the task, runs on, so nothing starts it over and over (NMD-12).
 func TestI1SleepAndWake(t *testing.T) {
 	s := newSupervisedWith(t, func(c *supervise.Config) {
 		c.Idle = screen.IdlePolicy{After: time.Second, Action: screen.IdleSleep}

@@ -10,6 +10,7 @@ import (
 	"github.com/botscreen/botscreen/driver/session/dialhome"
 	"github.com/botscreen/botscreen/shared/control"
 	"github.com/botscreen/botscreen/shared/screen"
+	"github.com/botscreen/botscreen/shared/testkit/wallclock"
 )
 
 // asleepRig is a supervisor whose desktop sleeps, on a fake session.
@@ -183,5 +184,19 @@ func TestI2WhatCountsAsUse(t *testing.T) {
 	r.release("ann")
 	if !unused() {
 		t.Error("the screen stays in use")
+	}
+}
+
+// MEM-10: a wall clock that is set, or went on while the node was suspended, puts nothing
+// to sleep: what counts is time in which the screen could have been used.
+func TestMEM10IdleClock(t *testing.T) {
+	r, _ := newViewable(t)
+	for _, jump := range []time.Duration{8 * time.Hour, -time.Hour} {
+		if d, ok := r.unusedFor(wallclock.Jumped(time.Now(), jump)); !ok || d > limit {
+			t.Errorf("after a jump of %s the screen counts as unused for %s, %v", jump, d, ok)
+		}
+	}
+	if d, _ := r.unusedFor(time.Now().Add(time.Hour)); d < time.Hour {
+		t.Errorf("an hour later it counts as unused for %s", d)
 	}
 }

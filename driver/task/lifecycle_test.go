@@ -124,8 +124,8 @@ func awaitSupervisor(t *testing.T, k *task.Task, old int) {
 	t.Fatal("no other supervisor became ready within 20 s")
 }
 
-// N1: a driver that died finds its screens again, and a task that ended meanwhile is
-// recovered as ended.
+// N1, NMD-03: a driver that died finds its screens again, and a task that ended meanwhile
+// is recovered as ended.
 func TestN1DriverRestart(t *testing.T) {
 	n := newNode(t)
 	k := n.start(n.request("keep"))
@@ -339,7 +339,7 @@ func TestD6TwentyAtOnce(t *testing.T) {
 }
 
 // M5: with a floor above what is free the start is refused recoverably, with the
-// figures, and takes nothing.
+// figures, and takes nothing (MEM-08): the floor comes before a display number.
 func TestM5FloorRefuses(t *testing.T) {
 	n := newNode(t)
 	request := n.request("hungry")

@@ -126,9 +126,9 @@ func (k *Keeper) Run(ctx context.Context) error {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
-		at, changed := k.nextTime()
-		if !at.IsZero() {
-			timer.Reset(time.Until(at))
+		wait, some, changed := k.nextTime()
+		if some {
+			timer.Reset(wait)
 		} else {
 			timer.Stop()
 		}
@@ -142,36 +142,69 @@ func (k *Keeper) Run(ctx context.Context) error {
 	}
 }
 
-// nextTime is when tick has something to do, zero for never.
-func (k *Keeper) nextTime() (time.Time, <-chan struct{}) {
+// nextTime is how long until tick has something to do, if it ever has.
+func (k *Keeper) nextTime() (wait time.Duration, some bool, changed <-chan struct{}) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	now := time.Now()
-	at := k.lease.NextChange(k.options.Policy, now)
-	if k.lease.Presence(k.options.Policy, now) == Parked && k.reminded != k.lease.Away {
-		at = now
+	clock := k.clock()
+	if at := k.lease.NextChange(k.options.Policy, clock); !at.IsZero() {
+		wait, some = at.Sub(clock), true
 	}
-	if !at.IsZero() && at.Before(k.notBefore) {
-		at = k.notBefore
+	if k.lease.Presence(k.options.Policy, clock) == Parked && k.reminded != k.lease.Away {
+		wait, some = 0, true
 	}
-	if k.claim.Viewer != "" && (at.IsZero() || k.claim.Deadline.Before(at)) {
-		at = k.claim.Deadline
+	if !k.notBefore.IsZero() {
+		wait = max(wait, time.Until(k.notBefore))
 	}
-	return at, k.changed
+	if k.claim.Viewer != "" {
+		if due := time.Until(k.claim.Deadline); !some || due < wait {
+			wait, some = due, true
+		}
+	}
+	return wait, some, k.changed
 }
+
+// absence counts how long the holder has been away by the monotonic clock: a wall clock
+// that is set gives nobody's screen back (MEM-10). The wall clock counts for the time
+// before this process alone.
+type absence struct {
+	away   time.Time     // the Away that is counted
+	seen   time.Time     // when it was first seen
+	before time.Duration // how long the holder had been away by then
+}
+
+// at is the time by the clock that a lease's Away is on.
+func (a *absence) at(away, now time.Time) time.Time {
+	if away.IsZero() {
+		return now
+	}
+	if a.away != away {
+		*a = absence{away: away, seen: now, before: max(now.Round(0).Sub(away), 0)}
+	}
+	return away.Add(a.before + now.Sub(a.seen))
+}
+
+// clockOf is clock where the lease may be another one, from disk.
+func (k *Keeper) clockOf(l Lease) time.Time {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.absence.at(l.Away, time.Now())
+}
+
+// clock is the time for the presence and the expiry of the lease. It needs mu.
+func (k *Keeper) clock() time.Time { return k.absence.at(k.lease.Away, time.Now()) }
 
 // tick does what is due.
 func (k *Keeper) tick() {
 	k.turn.Lock()
 	defer k.turn.Unlock()
-	now := time.Now()
 	k.mu.Lock()
-	l, claim := k.lease, k.claim
-	due := claim.Viewer != "" && !now.Before(claim.Deadline)
+	l, claim, clock := k.lease, k.claim, k.clock()
+	due := claim.Viewer != "" && !time.Now().Before(claim.Deadline)
 	if due {
 		k.claim = Claim{}
 	}
-	parked := l.Presence(k.options.Policy, now) == Parked && k.reminded != l.Away
+	parked := l.Presence(k.options.Policy, clock) == Parked && k.reminded != l.Away
 	if parked {
 		k.reminded = l.Away
 	}
@@ -183,14 +216,19 @@ func (k *Keeper) tick() {
 	if parked {
 		k.options.Notify(Notice{Kind: HumanAway, From: l, To: l})
 	}
-	if to, err := l.Expire(k.options.Policy, now); err == nil && to.Epoch != l.Epoch {
+	if to, err := l.Expire(k.options.Policy, clock); err == nil && to.Epoch != l.Epoch {
 		k.expire()
 	}
 }
 
 // expire runs in turn. What the disk refuses is tried again later.
 func (k *Keeper) expire() {
-	_, err := k.change(func(l Lease, now time.Time) (Lease, error) { return l.Expire(k.options.Policy, now) })
+	_, err := k.change(func(l Lease, now time.Time) (Lease, error) {
+		if to, err := l.Expire(k.options.Policy, k.clockOf(l)); err != nil || to.Epoch == l.Epoch {
+			return l, err
+		}
+		return l.Free(now)
+	})
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.notBefore = time.Time{}

@@ -83,6 +83,7 @@ type Keeper struct {
 	claim    Claim  // without a viewer there is none
 	streams  map[ViewerID]int
 	reminded time.Time // the Away that HumanAway was told for
+	absence  absence   // how long the holder has been away
 	trouble  error     // why the lease is not on disk
 	// notBefore is when what could not be written is tried again.
 	notBefore time.Time
@@ -128,7 +129,7 @@ func (k *Keeper) Admit(seen Epoch) error {
 	if k.to != nil {
 		l = *k.to
 	}
-	if err := l.Admit(seen, k.options.Policy, time.Now()); err != nil || k.to == nil {
+	if err := l.Admit(seen, k.options.Policy, k.clock()); err != nil || k.to == nil {
 		return err
 	}
 	return &ChangedError{Seen: seen, Now: l.Epoch}
@@ -145,7 +146,7 @@ func (k *Keeper) Holds(v ViewerID) bool {
 func (k *Keeper) MayStop(force bool) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return k.lease.MayStop(force, k.options.Policy, time.Now())
+	return k.lease.MayStop(force, k.options.Policy, k.clock())
 }
 
 // Take gives the screen to a viewer. With the policy's consent, and without force,

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/botscreen/botscreen/shared/screen"
+	"github.com/botscreen/botscreen/shared/testkit/wallclock"
 )
 
 // told collects notices.
@@ -392,5 +393,34 @@ func TestX3Prepare(t *testing.T) {
 	}
 	if back, err := k.Release("ann"); err != nil || back.Held() {
 		t.Errorf("a hand-back needs nothing prepared: %+v, %v", back, err)
+	}
+}
+
+// MEM-10: how long a holder has been away is counted by the monotonic clock. Only for the
+// time before this process there is nothing but the wall clock.
+func TestMEM10Absence(t *testing.T) {
+	policy := DefaultPolicy()
+	policy.AwayLimit = time.Hour
+	began := time.Now()
+	held, err := Lease{Holder: Agent, Epoch: 1}.Take("a", screen.Untrusted{}, began)
+	if err != nil {
+		t.Fatal(err)
+	}
+	held = held.Left("a", began)
+	for name, jump := range map[string]time.Duration{"8 h on": 8 * time.Hour, "1 h back": -time.Hour} {
+		var a absence
+		a.at(held.Away, began)
+		soon := a.at(held.Away, wallclock.Jumped(began.Add(time.Second), jump))
+		if l, err := held.Expire(policy, soon); err != nil || !l.Held() || held.Presence(policy, soon) != Gone {
+			t.Errorf("%s: after a second of absence: %s, %+v, %v", name, held.Presence(policy, soon), l, err)
+		}
+		late := a.at(held.Away, wallclock.Jumped(began.Add(time.Hour+policy.Grace), jump))
+		if l, err := held.Expire(policy, late); err != nil || l.Held() {
+			t.Errorf("%s: after the limit: %+v, %v", name, l, err)
+		}
+	}
+	var next absence // of the next supervisor
+	if at := next.at(held.Away, began.Add(2*time.Hour)); at.Sub(held.Away) < 2*time.Hour {
+		t.Errorf("the next process counts from %s", at.Sub(held.Away))
 	}
 }

@@ -208,9 +208,15 @@ func (s *Store) Revoke(id ID) bool {
 	return len(s.open) < before
 }
 
+// expired goes by the stricter of both clocks: the monotonic one, which nobody sets, and
+// the wall clock, which counts the time that a machine was suspended (MEM-10).
+func (e entry) expired(now time.Time) bool {
+	return !e.expires.IsZero() && (!now.Before(e.expires) || !now.Round(0).Before(e.expires.Round(0)))
+}
+
 // forget drops what time has ended. It needs mu.
 func (s *Store) forget(now time.Time) {
-	s.open = slices.DeleteFunc(s.open, func(e entry) bool { return !e.expires.IsZero() && !now.Before(e.expires) })
+	s.open = slices.DeleteFunc(s.open, func(e entry) bool { return e.expired(now) })
 	recent := func(times []time.Time) []time.Time {
 		return slices.DeleteFunc(times, func(t time.Time) bool { return now.Sub(t) >= minute })
 	}

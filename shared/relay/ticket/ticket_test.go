@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/botscreen/botscreen/shared/lease"
+	"github.com/botscreen/botscreen/shared/testkit/wallclock"
 )
 
 func anybody(Grant) error { return nil }
@@ -212,4 +213,27 @@ func TestRenewal(t *testing.T) {
 			t.Errorf("%d left", len(s.open))
 		}
 	})
+}
+
+// MEM-10: a ticket ends by the stricter of both clocks. A wall clock that is set back
+// gives it no longer life, and one that went on while the machine was suspended ends it.
+func TestMEM10BothClocks(t *testing.T) {
+	s := NewStore()
+	mint(t, s, Grant{Mode: Watch})
+	e, now := s.open[0], time.Now()
+	for name, tc := range map[string]struct {
+		now  time.Time
+		want bool
+	}{
+		"soon":                      {now, false},
+		"later":                     {now.Add(Lifetime + time.Second), true},
+		"later, clock set back":     {wallclock.Jumped(now.Add(Lifetime+time.Second), -time.Hour), true},
+		"soon, clock set back":      {wallclock.Jumped(now, -time.Hour), false},
+		"soon, after a suspension":  {wallclock.Jumped(now, 8*time.Hour), true},
+		"soon, clock a second fast": {wallclock.Jumped(now, time.Second), false},
+	} {
+		if got := e.expired(tc.now); got != tc.want {
+			t.Errorf("%s: expired %v, want %v", name, got, tc.want)
+		}
+	}
 }
