@@ -241,6 +241,7 @@ func supervisorRows(s *control.Status) [][2]string {
 	if m := s.Memory; m != nil {
 		rows = append(rows, [2]string{"Memory", fmt.Sprintf("%d MB available, floor %d MB", m.AvailableMB, m.FloorMB)})
 	}
+	rows = append(rows, browserRow(s.Browser))
 	for _, v := range s.Viewers {
 		rows = append(rows, [2]string{"Viewer", fmt.Sprintf("%s, %s, since %s", v.Viewer, v.Mode, stamp(v.Since))})
 	}

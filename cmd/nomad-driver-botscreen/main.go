@@ -8,7 +8,9 @@ package main
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 
+	"github.com/botscreen/botscreen/driver/browser"
 	"github.com/botscreen/botscreen/driver/desktop"
 	"github.com/botscreen/botscreen/driver/plugin"
 	"github.com/botscreen/botscreen/driver/session"
@@ -26,7 +28,13 @@ add a block  plugin "nomad-driver-botscreen" { config { … } }  to the agent's 
 The driver itself also starts it as: supervise, session --dial PATH, ` + desktop.FenceProbeCommand + `.
 `
 
-func main() { os.Exit(run(os.Args[1:])) }
+func main() {
+	// The desktop calls it by this name to open an address.
+	if filepath.Base(os.Args[0]) == session.OpenerName {
+		os.Exit(session.OpenerMain(os.Args))
+	}
+	os.Exit(run(os.Args[1:]))
+}
 
 func run(args []string) int {
 	if len(args) == 0 {
@@ -40,6 +48,8 @@ func run(args []string) int {
 			return misuse("session needs --dial PATH")
 		}
 		return session.Main(args[2])
+	case browser.ProbeCommand:
+		return 0 // that it runs at all is the answer
 	case desktop.FenceProbeCommand:
 		return desktop.FenceProbeMain(args[1:])
 	case "doctor":

@@ -67,14 +67,19 @@ func (c *child) await(wait func() (*os.ProcessState, error)) {
 // died describes the end of a child that has exited, with its last lines. It
 // waits a moment for the output, which a grandchild may hold open for ever.
 func (c *child) died(l *logs) *DiedError {
+	c.awaitOutput()
+	return &DiedError{
+		Program: c.name, Status: describeStatus(c.state),
+		After: c.ended.Sub(c.started), LastLines: l.lastOf(c.name),
+	}
+}
+
+// awaitOutput waits a moment for the output of a child that has exited.
+func (c *child) awaitOutput() {
 	const outputGrace = 200 * time.Millisecond
 	select {
 	case <-c.drained:
 	case <-time.After(outputGrace):
-	}
-	return &DiedError{
-		Program: c.name, Status: describeStatus(c.state),
-		After: c.ended.Sub(c.started), LastLines: l.lastOf(c.name),
 	}
 }
 

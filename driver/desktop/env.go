@@ -19,13 +19,16 @@ var foreign = []string{
 	"GDK_*", "GTK_*", "QT_*", "GIO_*", "GSETTINGS_*", "NO_AT_BRIDGE", "AT_SPI_*", "GNOME_*", "KDE_*", "XFCE_*",
 	"SSH_AUTH_SOCK", "SSH_AGENT_PID", "GPG_AGENT_INFO", "GNUPGHOME", "WINDOWID", "XMODIFIERS",
 	"NOTIFY_SOCKET", "LISTEN_*", "INVOCATION_ID", "JOURNAL_STREAM", "MANAGERPID", "WATCHDOG_*",
-	"PULSE_*", "PIPEWIRE_*", "HOME", "PWD", "OLDPWD", "_", "SHLVL",
+	"PULSE_*", "PIPEWIRE_*", "BROWSER", "HOME", "PWD", "OLDPWD", "_", "SHLVL",
 }
 
 // environment is what programs on the desktop see: the base, without what is
 // foreign, and our own. Ours wins.
 func environment(o Options) []string {
 	base := keep(o.Env, func(name string) bool { return !isForeign(name) })
+	if o.Opener != nil {
+		base = append(base, "BROWSER="+o.Opener.Command)
+	}
 	base = withDefault(base, "PATH", defaultPath)
 	base = withDefault(base, "LANG", "C.UTF-8")
 	return append(base,
@@ -38,8 +41,8 @@ func environment(o Options) []string {
 		"XDG_DATA_HOME="+filepath.Join(o.Home, ".local/share"),
 		"XDG_STATE_HOME="+filepath.Join(o.Home, ".local/state"),
 		"XDG_CACHE_HOME="+filepath.Join(o.Home, ".cache"),
-		"XDG_CONFIG_DIRS=/etc/xdg",
-		"XDG_DATA_DIRS=/usr/local/share:/usr/share",
+		"XDG_CONFIG_DIRS="+o.ownFirst(openerConfig, systemConfigDirs),
+		"XDG_DATA_DIRS="+o.ownFirst(openerData, systemDataDirs),
 		"XDG_CURRENT_DESKTOP=XFCE",
 		"XDG_SESSION_DESKTOP=xfce",
 		"XDG_SESSION_TYPE=x11",
@@ -67,6 +70,7 @@ func serverEnvironment(o Options) []string {
 		"XDG_RUNTIME_DIR", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_CACHE_HOME", "XDG_CONFIG_DIRS", "XDG_DATA_DIRS",
 		"GIO_USE_VFS", "GSETTINGS_BACKEND",
 	}
+	o.Opener = nil // its files are the desktop's to change
 	return keep(environment(o), func(name string) bool { return slices.Contains(names, name) })
 }
 

@@ -39,7 +39,10 @@ type logs struct {
 	closed  bool
 }
 
-type logLine struct{ program, text string }
+type logLine struct {
+	program, text string
+	at            time.Time
+}
 
 func newLogs(out io.Writer, now func() time.Time) *logs {
 	l := &logs{
@@ -102,7 +105,7 @@ func (l *logs) add(program, raw string) {
 	if l.closed {
 		return
 	}
-	l.ring = append(l.ring, logLine{program, text})
+	l.ring = append(l.ring, logLine{program, text, l.now()})
 	if len(l.ring) > keptLines {
 		l.ring = append(l.ring[:0], l.ring[len(l.ring)-keptLines:]...)
 	}
@@ -159,6 +162,19 @@ func (l *logs) last(program string) []string {
 // lastOf returns the few last lines of one program for an error.
 func (l *logs) lastOf(program string) []string {
 	lines := l.last(program)
+	return lines[max(0, len(lines)-linesInMessages):]
+}
+
+// lastSince returns the few last lines that one program wrote since then.
+func (l *logs) lastSince(program string, since time.Time) []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var lines []string
+	for _, line := range l.ring {
+		if line.program == program && !line.at.Before(since) {
+			lines = append(lines, line.text)
+		}
+	}
 	return lines[max(0, len(lines)-linesInMessages):]
 }
 

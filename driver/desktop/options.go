@@ -58,6 +58,9 @@ type Options struct {
 	// Command, when not empty, is started on the desktop once it is ready.
 	Command []string
 
+	// Opener, when set, is what opens addresses on this desktop.
+	Opener *Opener
+
 	// Executable is our own binary, run for the fence self-test; empty means
 	// /proc/self/exe.
 	Executable string

@@ -132,6 +132,9 @@ func (d *Desktop) startSettings(ctx context.Context, fail context.CancelCauseFun
 	if err := plant(o.ConfigHome, d.plan.Files); err != nil {
 		return err
 	}
+	if err := o.plantOpener(); err != nil {
+		return err
+	}
 	if d.plan.Xfconf != nil {
 		xfconf, err := d.launcher.start(*d.plan.Xfconf)
 		if err != nil {

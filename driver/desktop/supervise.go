@@ -4,6 +4,7 @@ package desktop
 
 import (
 	"fmt"
+	"os"
 	"time"
 )
 
@@ -98,13 +99,13 @@ func (d *Desktop) launchPart(p Program) (*child, error) {
 
 // launch starts p unless the desktop is stopping. The lock is the one under
 // which stopping begins, so nothing is started behind its back.
-func (d *Desktop) launch(p Program) (*child, error) {
+func (d *Desktop) launch(p Program, files ...*os.File) (*child, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.isStopping() {
 		return nil, fmt.Errorf("start %s: the desktop is stopping", p.Name)
 	}
-	return d.launcher.start(p)
+	return d.launcher.start(p, files...)
 }
 
 // runCommand runs the program that the job wants on its desktop.

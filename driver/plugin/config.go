@@ -109,6 +109,7 @@ type jobConfig struct {
 	IdleStop   string `codec:"idle_stop"`
 	IdleAction string `codec:"idle_action"`
 
+	Browser     jobBrowser  `codec:"browser"`
 	AgentSocket agentSocket `codec:"agent_socket"`
 	Viewer      viewer      `codec:"viewer"`
 
@@ -166,6 +167,7 @@ func jobSchema() *nomadplugin.Spec {
 			})),
 			h.Literal(`{ mode = "`+d.AgentSocketMode+`", group = "", uids = [] }`),
 		),
+		"browser":   browserSpec,
 		"docker":    containerSpec,
 		"apptainer": appBoxSpec,
 		"viewer": h.Default(
@@ -190,6 +192,8 @@ func (c jobConfig) config() screen.Config {
 		IdleStop: c.IdleStop, IdleAction: c.IdleAction,
 		AgentSocketMode: c.AgentSocket.Mode, AgentSocketGroup: c.AgentSocket.Group, AgentSocketUIDs: c.AgentSocket.UIDs,
 		ViewerPort: c.Viewer.Port, ViewerTLSCert: c.Viewer.TLSCert, ViewerTLSKey: c.Viewer.TLSKey,
+		BrowserEnabled: c.Browser.Enabled, BrowserExecutable: c.Browser.Executable, BrowserArgs: c.Browser.Args,
+		BrowserSandbox: c.Browser.Sandbox, BrowserStartURL: c.Browser.StartURL,
 		DockerNetworkMode: c.Docker.NetworkMode, DockerShmSizeMB: c.Docker.ShmSizeMB, DockerPidsLimit: c.Docker.PidsLimit,
 		DockerVolumes: c.Docker.Volumes, DockerLabels: c.Docker.Labels,
 		ApptainerBinds: c.Apptainer.Binds, ApptainerWritable: c.Apptainer.Writable, ApptainerTmpfsMB: c.Apptainer.TmpfsMB,
@@ -282,5 +286,6 @@ func defaultJob() jobConfig {
 		KeyboardLayout: d.KeyboardLayout, Look: d.Look, Exec: exec{Shell: d.ExecShell, Role: d.ExecRole},
 		Watch: d.Watch, Thumbnails: d.Thumbnails, Clipboard: d.Clipboard, Takeover: d.Takeover, AwayLimit: d.AwayLimit,
 		MaxGeometry: d.MaxGeometry, IdleStop: d.IdleStop, IdleAction: d.IdleAction, AgentSocket: agentSocket{Mode: d.AgentSocketMode},
+		Browser: jobBrowser{Enabled: d.BrowserEnabled, Sandbox: d.BrowserSandbox},
 	}
 }

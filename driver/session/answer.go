@@ -4,6 +4,7 @@ package session
 
 import (
 	"errors"
+	"os"
 	"strings"
 
 	"github.com/botscreen/botscreen/driver/desktop"
@@ -20,20 +21,35 @@ func (s *session) running() *desktop.Desktop {
 	return s.desktop
 }
 
-// handleDial opens a connection to Xvnc and passes it out. Only this non-dumpable
-// process ever held a copy, and it closes its own after the send (X10).
+// handleDial opens a connection and passes it out. Only this non-dumpable process ever
+// held a copy, and it closes its own after the send (X10).
 func (s *session) handleDial(l *link, packet dialhome.Packet) {
-	d := s.running()
-	if d == nil {
-		l.reply(packet.ID, nil, errNoDesktop)
-		return
+	var request dialhome.Dial
+	err := dialhome.Decode(packet.Body, &request)
+	var f *os.File
+	if err == nil {
+		f, err = s.dialPeer(request.Peer)
 	}
-	f, err := d.DialRFB(s.stopping)
 	if err != nil {
 		l.reply(packet.ID, nil, asError(err))
 		return
 	}
 	l.reply(packet.ID, nil, nil, f)
+}
+
+func (s *session) dialPeer(peer dialhome.Peer) (*os.File, error) {
+	switch peer {
+	case dialhome.PeerCDP:
+		return s.dialBrowser()
+	case dialhome.PeerRFB, "":
+		d := s.running()
+		if d == nil {
+			return nil, errNoDesktop
+		}
+		return d.DialRFB(s.stopping)
+	default:
+		return nil, &dialhome.Error{Kind: dialhome.KindFailed, Message: "unknown peer"}
+	}
 }
 
 // xIdentity is Xvnc's pid and start time in the session's pid namespace.

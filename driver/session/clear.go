@@ -29,6 +29,7 @@ func (s *session) handleClear(l *link, packet dialhome.Packet) {
 	clear := d.EndMarked
 	if request.All {
 		clear = d.Clear
+		s.quitBrowser(ctx) // it would be killed, and lose the newest logins (BRW-12)
 	}
 	if err := clear(ctx); err != nil {
 		l.reply(packet.ID, nil, asError(err))

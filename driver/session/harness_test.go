@@ -21,6 +21,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/botscreen/botscreen/driver/browser"
 	"github.com/botscreen/botscreen/driver/desktop"
 	"github.com/botscreen/botscreen/driver/display"
 	"github.com/botscreen/botscreen/driver/process"
@@ -45,6 +46,12 @@ const (
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == desktop.FenceProbeCommand {
 		os.Exit(desktop.FenceProbeMain(os.Args[2:]))
+	}
+	if len(os.Args) > 1 && os.Args[1] == browser.ProbeCommand {
+		os.Exit(0)
+	}
+	if filepath.Base(os.Args[0]) == OpenerName {
+		os.Exit(OpenerMain(os.Args))
 	}
 	switch os.Getenv(roleVariable) {
 	case roleRoot:

@@ -17,6 +17,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/botscreen/botscreen/driver/browser"
 	"github.com/botscreen/botscreen/driver/desktop"
 	"github.com/botscreen/botscreen/driver/session/dialhome"
 )
@@ -55,6 +56,8 @@ type session struct {
 	start   *pendingStart // nil unless a start runs
 	desktop *desktop.Desktop
 	fence   *dialhome.Fence
+	browser *browser.Browser // nil without a desktop, and where the job wants none
+	opening bool             // the opener is there
 	// decided says that exitCode is final: the first reason to end counts.
 	decided  bool
 	exitCode int
@@ -169,6 +172,8 @@ func (s *session) handle(l *link, packet dialhome.Packet, passed []*dialhome.Des
 		return
 	case dialhome.OpDial:
 		go s.handleDial(l, packet)
+	case dialhome.OpBrowserOpen:
+		go s.handleBrowserOpen(l, packet)
 	case dialhome.OpSignal:
 		s.handleSignal(l, packet)
 	case dialhome.OpSleep:
@@ -209,6 +214,10 @@ func (s *session) describe() dialhome.Desktop {
 	if s.desktop != nil {
 		d.XPID, d.XStart = xIdentity(s.desktop)
 		d.Lines = boundedLines(s.desktop.LastLines())
+	}
+	if s.browser != nil {
+		b := browserOf(s.browser.State())
+		d.Browser = &b
 	}
 	return d
 }

@@ -44,7 +44,7 @@ func (s *session) sleep(request dialhome.Sleep) error {
 	}
 	limit, cancel := context.WithTimeout(context.Background(), max(request.Grace, 0)+killSlack)
 	defer cancel()
-	err := d.Stop(limit, request.Grace)
+	err := d.Stop(limit, s.endBrowser(request.Grace))
 	if err != nil {
 		// Beside what is left no other desktop could start.
 		s.fail(fmt.Sprintf("the desktop did not end to sleep: %v", err))

@@ -84,26 +84,41 @@ func (s *session) runStart(start *pendingStart, packet dialhome.Packet, passed [
 	s.mu.Unlock()
 	ctx, cancel := context.WithTimeout(start.ctx, plan.Deadline)
 	defer cancel()
-	d, err := desktop.Start(ctx, s.options(*plan), s.reaper)
+	options := s.options(*plan)
+	if options.Opener, err = s.serveOpener(plan); err != nil {
+		return s.notStarted(err)
+	}
+	d, err := desktop.Start(ctx, options, s.reaper)
 	if err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		err = fmt.Errorf("desktop not ready within %s: %w", plan.Deadline, err)
 	}
+	if err != nil {
+		return s.notStarted(err)
+	}
+	b := s.newBrowser(d, *plan)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err != nil {
-		if s.state == dialhome.Starting {
-			s.state = dialhome.Idle
-		}
-		return err
-	}
-	s.desktop = d
+	s.desktop, s.browser = d, b
 	if s.state != dialhome.Starting {
 		return errors.New("the start was called off") // endDesktop stops it
 	}
 	s.state = dialhome.Running
+	if b != nil {
+		go b.Look(s.stopping)
+	}
 	go s.watchDesktop(d)
 	go s.reportFence(d, plan.FenceExemptions)
 	return nil
+}
+
+// notStarted lets the next start try again, unless the session is ending.
+func (s *session) notStarted(err error) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.state == dialhome.Starting {
+		s.state = dialhome.Idle
+	}
+	return err
 }
 
 // planOf is the plan that came with the request, or the one the session has, with the

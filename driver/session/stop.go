@@ -47,6 +47,7 @@ func (s *session) endDesktop(first unix.Signal, grace time.Duration) {
 	if d == nil {
 		return // a failed start has cleaned up, and commands run beside a desktop only
 	}
+	grace = s.endBrowser(grace)
 	if first != 0 && first != unix.SIGTERM {
 		_ = s.signalPrograms(first) // TERM follows in any case
 	}

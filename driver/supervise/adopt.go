@@ -61,6 +61,7 @@ func (s *supervisor) adoptDesktop(ctx context.Context, d dialhome.Desktop) error
 	if d.Fence != nil {
 		s.fence = fenceOf(*d.Fence)
 	}
+	s.keepBrowser(d)
 	s.mu.Unlock()
 	s.enter(screen.Ready, control.EventReady, "")
 	s.wipeClipboard() // the last supervisor may have died before it could

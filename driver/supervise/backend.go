@@ -45,7 +45,7 @@ func (s *supervisor) Status(context.Context, controlserver.Caller) (control.Stat
 		State:       s.state, Since: s.since, Reason: s.reason,
 		Profile: s.config.Profile, Isolation: s.config.Isolation, Geometry: s.config.Geometry,
 		ImageDigest: s.config.ImageDigest, Fence: s.fence, Warnings: warnings, Lease: held.Public(), Asks: s.asks.open(time.Now()),
-		Viewers: viewers, Notice: control.TakeoverNotice,
+		Browser: s.browserShown(), Viewers: viewers, Notice: control.TakeoverNotice,
 	}
 	if s.config.Takeover.Takeover == screen.TakeoverClean {
 		status.Notice = control.CleanNotice

@@ -24,6 +24,11 @@ func (s *supervisor) onEvent(p dialhome.Packet) {
 		if dialhome.Decode(p.Body, &f) == nil {
 			s.onFence(fenceOf(f))
 		}
+	case dialhome.EventBrowser:
+		var b dialhome.Browser
+		if dialhome.Decode(p.Body, &b) == nil {
+			s.onBrowser(b)
+		}
 	case dialhome.EventClipboard:
 		s.onCopy()
 	case dialhome.EventDied:

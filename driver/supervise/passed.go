@@ -40,27 +40,36 @@ func (s slots) acquire() (*slot, error) {
 
 func (s *slot) release() { <-s.of }
 
-// errServerGone says that there is no X server to compare with any more.
-var errServerGone = errors.New("the X server has ended")
+// errPeerGone says that there is no peer to compare with any more.
+var errPeerGone = errors.New("its peer has ended")
 
-// acceptRFB takes a descriptor the session passed as a connection to Xvnc, or refuses
-// it (X11): a connected Unix stream whose other end is the X server recorded at the
-// start. It owns passed and slot in every case.
+// acceptRFB takes a descriptor the session passed as a connection to Xvnc, the X server
+// recorded at the start.
 func acceptRFB(passed *dialhome.Descriptor, slot *slot, xserver process.Identity) (net.Conn, error) {
-	conn, err := adoptRFB(passed, slot, xserver)
-	passed.Close()
+	conn, err := acceptPassed(passed, slot, xserver)
 	if err != nil {
-		slot.release()
 		return nil, fmt.Errorf("accept RFB connection: %w", err)
 	}
 	return conn, nil
 }
 
-func adoptRFB(passed *dialhome.Descriptor, slot *slot, xserver process.Identity) (net.Conn, error) {
+// acceptPassed takes a descriptor the session passed, or refuses it (X11): a connected
+// Unix stream whose other end is peer. It owns passed and slot in every case.
+func acceptPassed(passed *dialhome.Descriptor, slot *slot, peer process.Identity) (net.Conn, error) {
+	conn, err := adoptPassed(passed, slot, peer)
+	passed.Close()
+	if err != nil {
+		slot.release()
+		return nil, err
+	}
+	return conn, nil
+}
+
+func adoptPassed(passed *dialhome.Descriptor, slot *slot, peer process.Identity) (net.Conn, error) {
 	if err := checkStream(passed.FD()); err != nil {
 		return nil, err
 	}
-	if err := checkServer(passed.FD(), xserver); err != nil {
+	if err := checkPeer(passed.FD(), peer); err != nil {
 		return nil, err
 	}
 	file, err := pollable(passed)
@@ -97,9 +106,9 @@ func checkStream(fd int) error {
 	return nil
 }
 
-// checkServer reports a socket whose other end is not the X server's. The kernel
-// remembers who listened there; the start time tells a recycled pid apart.
-func checkServer(fd int, xserver process.Identity) error {
+// checkPeer reports a socket whose other end is not this process's. The kernel remembers
+// who listened there, or made the pair; the start time tells a recycled pid apart.
+func checkPeer(fd int, peer process.Identity) error {
 	pid, err := peerOf(fd)
 	switch {
 	case err != nil:
@@ -108,10 +117,10 @@ func checkServer(fd int, xserver process.Identity) error {
 		return errors.New("it leads back to this supervisor")
 	case pid <= 0:
 		return errors.New("nobody is at its other end")
-	case pid != xserver.PID:
-		return fmt.Errorf("pid %d is at its other end, the X server is pid %d", pid, xserver.PID)
-	case !xserver.Alive():
-		return errServerGone
+	case pid != peer.PID:
+		return fmt.Errorf("pid %d is at its other end, it should be pid %d", pid, peer.PID)
+	case !peer.Alive():
+		return errPeerGone
 	}
 	return nil
 }

@@ -196,7 +196,7 @@ func (s *supervisor) dialRFB(ctx context.Context) (net.Conn, error) {
 	xserver := s.record.XServer
 	s.mu.Unlock()
 	conn, err := acceptRFB(a.passed[0], slot, xserver)
-	if err != nil && !errors.Is(err, errServerGone) {
+	if err != nil && !errors.Is(err, errPeerGone) {
 		s.link.accuse(a.line, err)
 	}
 	return conn, err

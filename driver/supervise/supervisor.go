@@ -76,6 +76,7 @@ type supervisor struct {
 	commands map[*command]struct{} // those that a takeover ends
 	use      use                   // of the screen
 	waking   *waking               // nil unless the desktop is being started again
+	browser  *control.Browser      // as the session says; nil: it has said nothing yet
 	resting  string                // why the screen was stopped, where nobody asked
 	// auditTrouble is why the last line was not written down.
 	auditTrouble error
@@ -237,6 +238,7 @@ func (s *supervisor) show(ctx context.Context, d dialhome.Desktop) error {
 	if d.Fence != nil {
 		s.fence = fenceOf(*d.Fence)
 	}
+	s.keepBrowser(d)
 	s.mu.Unlock()
 	s.save()
 	return nil

@@ -434,6 +434,9 @@ func (s *start) plan() *dialhome.Plan {
 		}),
 	}
 	plan.ClipboardEvents = spec.Takeover.Clipboard == screen.ClipboardBoth
+	if spec.Browser.Enabled {
+		plan.Browser = &spec.Browser
+	}
 	if spec.Command != "" {
 		plan.Command = append([]string{spec.Command}, spec.Args...)
 	}

@@ -46,6 +46,7 @@ const (
 	CallStats         Call = "stats"
 	CallExec          Call = "exec"
 	CallRFB           Call = "rfb"
+	CallOpenBrowser   Call = "open browser"
 	CallCDP           Call = "cdp"
 	CallTunnel        Call = "tunnel"
 )
@@ -89,6 +90,7 @@ var Routes = []Route{
 	{CallCursor, http.MethodGet, "/v1/cursor", agents, false},
 	{CallReadClipboard, http.MethodGet, "/v1/clipboard", agents, false},
 	{CallSetClipboard, http.MethodPut, "/v1/clipboard", agents, false},
+	{CallOpenBrowser, http.MethodPost, "/v1/browser/open", actors, false},
 	{CallStop, http.MethodPost, "/v1/stop", operators, false},
 	{CallSignal, http.MethodPost, "/v1/signal", operators, false},
 	{CallSleep, http.MethodPost, "/v1/sleep", operators, false},

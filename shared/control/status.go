@@ -23,6 +23,7 @@ type Status struct {
 	Lease       lease.Public     `json:"lease"`
 	Fence       Fence            `json:"fence"`
 	ImageDigest string           `json:"image_digest,omitempty"`
+	Browser     *Browser         `json:"browser,omitempty"`
 	Viewers     []Viewer         `json:"viewers,omitempty"`
 	Asks        []Ask            `json:"asks,omitempty"`
 	Warnings    []string         `json:"warnings,omitempty"`

@@ -52,6 +52,13 @@ type Config struct {
 	ViewerTLSCert    string
 	ViewerTLSKey     string
 
+	// The browser, see BrowserOptions.
+	BrowserEnabled    bool
+	BrowserExecutable string
+	BrowserArgs       []string
+	BrowserSandbox    bool
+	BrowserStartURL   string
+
 	// What a sandbox is made of, see DockerOptions and ApptainerOptions; zero values are the defaults.
 	DockerNetworkMode string
 	DockerShmSizeMB   int
@@ -83,6 +90,8 @@ func Defaults() Config {
 		IdleStop:        "30m",
 		IdleAction:      string(IdleSleep),
 		AgentSocketMode: "0660",
+		BrowserEnabled:  true,
+		BrowserSandbox:  true,
 	}
 }
 
@@ -115,6 +124,7 @@ type Spec struct {
 	Idle            IdlePolicy
 	AgentSocket     AgentSocket
 	Viewer          *ViewerListener // nil: none
+	Browser         BrowserOptions
 	Docker          DockerOptions
 	Apptainer       ApptainerOptions
 }
@@ -186,6 +196,7 @@ func (c Config) Validate() (Spec, error) {
 	spec.Idle = c.validateIdle(&faults)
 	spec.AgentSocket = c.validateAgentSocket(&faults)
 	spec.Viewer = c.validateViewer(&faults)
+	spec.Browser = c.validateBrowser(&faults)
 	spec.Docker = c.validateDocker(&faults)
 	spec.Apptainer = c.validateApptainer(&faults)
 	if c.ExposeDisplay && spec.Isolation != Host {

@@ -7,27 +7,30 @@ import (
 	"time"
 
 	"github.com/botscreen/botscreen/driver/process"
+	"github.com/botscreen/botscreen/shared/screen"
 )
 
 // Plan is what a session needs to bring its desktop up. It travels in a memfd: it
 // holds the job's environment, which may be long and secret.
 type Plan struct {
-	Display         int           `json:"display"`
-	WidthPx         int           `json:"width_px"`
-	HeightPx        int           `json:"height_px"`
-	Depth           int           `json:"depth"`
-	DPI             int           `json:"dpi"`
-	GLX             bool          `json:"glx"`
-	KeyboardLayout  string        `json:"keyboard_layout"`
-	Look            string        `json:"look"`
-	Home            string        `json:"home"`
-	XDir            string        `json:"x_dir"`
-	RuntimeDir      string        `json:"runtime_dir"`
-	Env             []string      `json:"env"`
-	Command         []string      `json:"command"`
-	ClipboardEvents bool          `json:"clipboard_events,omitempty"` // report EventClipboard
-	Deadline        time.Duration `json:"deadline"`
-	FenceExemptions []string      `json:"fence_exemptions,omitempty"` // why the fence can only be advisory, known before the start
+	Display         int      `json:"display"`
+	WidthPx         int      `json:"width_px"`
+	HeightPx        int      `json:"height_px"`
+	Depth           int      `json:"depth"`
+	DPI             int      `json:"dpi"`
+	GLX             bool     `json:"glx"`
+	KeyboardLayout  string   `json:"keyboard_layout"`
+	Look            string   `json:"look"`
+	Home            string   `json:"home"`
+	XDir            string   `json:"x_dir"`
+	RuntimeDir      string   `json:"runtime_dir"`
+	Env             []string `json:"env"`
+	Command         []string `json:"command"`
+	ClipboardEvents bool     `json:"clipboard_events,omitempty"` // report EventClipboard
+	// Browser is the screen's browser; nil: it has none.
+	Browser         *screen.BrowserOptions `json:"browser,omitempty"`
+	Deadline        time.Duration          `json:"deadline"`
+	FenceExemptions []string               `json:"fence_exemptions,omitempty"` // why the fence can only be advisory, known before the start
 }
 
 // Start asks for the desktop. With HasPlan a memfd with the Plan rides along;
@@ -48,12 +51,49 @@ type Desktop struct {
 	Width   int      `json:"width_px"`
 	Height  int      `json:"height_px"`
 	Lines   []string `json:"lines,omitempty"` // last output, untrusted
+	Browser *Browser `json:"browser,omitempty"`
 }
 
 // XServer is Xvnc's identity on this node; meaningful where session and supervisor
 // share a pid namespace.
 func (d Desktop) XServer() process.Identity {
 	return process.Identity{PID: d.XPID, Start: d.XStart, Boot: process.Boot()}
+}
+
+// Browser is the screen's browser as the session sees it; its words come from inside.
+type Browser struct {
+	Executable string `json:"executable,omitempty"` // empty: none has been found yet
+	Version    string `json:"version,omitempty"`    // with its name, as in "Chromium 156.0.8078.114"
+	Sandbox    string `json:"sandbox,omitempty"`    // "namespaces", "setuid" or "off"
+	Running    bool   `json:"running,omitempty"`
+	Trouble    string `json:"trouble,omitempty"` // why there is none, or how the last one ended
+	Warning    string `json:"warning,omitempty"`
+}
+
+// Peer is what a dial leads to.
+type Peer string
+
+// The peers of a dial. An empty one is Xvnc's RFB side.
+const (
+	PeerRFB Peer = "rfb"
+	PeerCDP Peer = "cdp" // the session itself, which serves the browser's CDP endpoint over HTTP/1.1
+)
+
+// Dial asks for a connection.
+type Dial struct {
+	Peer Peer `json:"peer,omitempty"`
+}
+
+// BrowserOpen asks for an address to be shown; without one the browser comes up or to the
+// front.
+type BrowserOpen struct {
+	URL string `json:"url,omitempty"`
+}
+
+// BrowserOpened says what became of it.
+type BrowserOpened struct {
+	Started    bool `json:"started,omitempty"`     // the browser did not run before
+	HandedOver bool `json:"handed_over,omitempty"` // a browser that somebody started by hand shows it
 }
 
 // State is what a session's desktop does.

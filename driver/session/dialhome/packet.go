@@ -19,12 +19,14 @@ type Op string
 // The operations of wire.md section 3.
 const (
 	OpStart  Op = "start"  // bring the desktop up; the first start carries the plan as a memfd
-	OpDial   Op = "dial"   // open a connection to Xvnc and pass it out
+	OpDial   Op = "dial"   // open a connection to Xvnc, or to the browser, and pass it out
 	OpExec   Op = "exec"   // run a command; its descriptors come back
 	OpSignal Op = "signal" // signal a command, or the desktop where no command is named
 	OpClear  Op = "clear"  // end what commands started, or every program but the desktop's own
 	OpSleep  Op = "sleep"  // end the desktop but not the session; the next start needs no plan
 	OpStop   Op = "stop"   // end the desktop and then the session
+
+	OpBrowserOpen Op = "browser_open" // show an address, in the browser that runs or in a new one
 
 	OpWindows Op = "windows" // list the windows
 	OpPointer Op = "pointer" // say where the pointer is
@@ -46,6 +48,7 @@ const (
 	EventPainted   Event = "painted"
 	EventClipboard Event = "clipboard" // a program copied something, where the plan asks to be told
 	EventFence     Event = "fence"
+	EventBrowser   Event = "browser" // another state of the browser
 	EventRestarted Event = "restarted"
 	EventGaveUp    Event = "gave_up"
 	EventExited    Event = "exited" // a command that exec started has ended

@@ -80,6 +80,11 @@ type Desk interface {
 	SetClipboard(ctx context.Context, caller Caller, req control.ClipboardRequest) error
 }
 
+// Opener serves POST browser/open.
+type Opener interface {
+	OpenBrowser(ctx context.Context, caller Caller, req control.BrowserRequest) (control.BrowserAnswer, error)
+}
+
 // Stopper serves POST stop. Stop returns when nothing of the screen is left.
 type Stopper interface {
 	Stop(ctx context.Context, caller Caller, req control.StopRequest) error

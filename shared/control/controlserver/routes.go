@@ -92,6 +92,9 @@ func (s *Server) handlers() map[control.Call]handler {
 	if b, ok := s.backend.(Desk); ok {
 		s.addDesk(calls, b)
 	}
+	if b, ok := s.backend.(Opener); ok {
+		calls[control.CallOpenBrowser] = s.openBrowser(b)
+	}
 	if b, ok := s.backend.(Stopper); ok {
 		calls[control.CallStop] = stop(b)
 	}
