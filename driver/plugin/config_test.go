@@ -134,11 +134,12 @@ exec {
 	for text, want := range map[string]string{
 		"":               "profile: is required",
 		`colour = "red"`: "colour",
-		"profile = \"a\"\nimage = \"-v /:/host\"": "image:",
-		"profile = \"a\"\ndpi = 1.5":              "dpi",
-		"profile = \"a\"\ndepth = \"deep\"":       "depth",
-		"profile = \"a\"\nexec { sudo = true }":   "sudo",
-		"profile = \"a\"\ngeometry = \"${nope}\"": "Variables not allowed",
+		"profile = \"a\"\nimage = \"-v /:/host\"":                             "image:",
+		"profile = \"a\"\ndpi = 1.5":                                          "dpi",
+		"profile = \"a\"\ndepth = \"deep\"":                                   "depth",
+		"profile = \"a\"\nbrowser { args = [\"--remote-debugging-port=0\"] }": "browser.args",
+		"profile = \"a\"\nexec { sudo = true }":                               "sudo",
+		"profile = \"a\"\ngeometry = \"${nope}\"":                             "Variables not allowed",
 	} {
 		if _, err := request(t, text, nil); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: error %v, want %q", text, err, want)
@@ -160,6 +161,7 @@ func TestDefaultsAgree(t *testing.T) {
 	a, errA := decoded.config().Validate()
 	b, errB := fallback.config().Validate()
 	if errA != nil || errB != nil || !reflect.DeepEqual(a.Takeover, b.Takeover) || !reflect.DeepEqual(a.AgentSocket, b.AgentSocket) || a.Viewer != b.Viewer ||
+		a.Browser.Enabled != b.Browser.Enabled || a.Browser.Sandbox != b.Browser.Sandbox || !a.Browser.Enabled || !a.Browser.Sandbox ||
 		a.Geometry != b.Geometry || a.Isolation != b.Isolation || a.Exec != b.Exec || a.Look != b.Look || a.DPI != b.DPI {
 		t.Errorf("schema %+v %v\ncode %+v %v", a, errA, b, errB)
 	}
@@ -180,6 +182,12 @@ agent_socket {
   mode  = "0600"
   group = "bots"
   uids  = [1000]
+}
+browser {
+  executable = "/opt/chrome/chrome"
+  args       = ["--lang=de"]
+  sandbox    = false
+  start_url  = "https://example.org/"
 }
 viewer {
   port     = "web"
@@ -203,6 +211,10 @@ viewer {
 	}
 	socket := screen.AgentSocket{Mode: 0o600, Group: "bots", UIDs: []uint32{1000}}
 	viewer := screen.ViewerListener{Port: "web", TLSCert: "local/cert.pem", TLSKey: "secrets/key.pem"}
+	browser := screen.BrowserOptions{Enabled: true, Executable: "/opt/chrome/chrome", Args: []string{"--lang=de"}, StartURL: "https://example.org/"}
+	if !reflect.DeepEqual(spec.Browser, browser) {
+		t.Errorf("browser %+v", spec.Browser)
+	}
 	if spec.Takeover != want || !reflect.DeepEqual(spec.AgentSocket, socket) || spec.Viewer == nil || *spec.Viewer != viewer {
 		t.Errorf("spec %+v, viewer %+v", spec, spec.Viewer)
 	}

@@ -9,6 +9,7 @@ import (
 	"net"
 	"time"
 
+	"github.com/botscreen/botscreen/driver/process"
 	"github.com/botscreen/botscreen/driver/session/dialhome"
 	"github.com/botscreen/botscreen/shared/control"
 	"github.com/botscreen/botscreen/shared/control/controlserver"
@@ -72,6 +73,11 @@ func (s *supervisor) openBrowser(ctx context.Context, address string) (dialhome.
 // X17). The browser is started if it does not run. The caller has begun a use of the
 // screen, and ends the connection at a takeover.
 func (s *supervisor) dialCDP(ctx context.Context) (net.Conn, error) {
+	return s.dialServedBy(ctx, s.config.Session)
+}
+
+// dialServedBy is dialCDP to whoever serves it.
+func (s *supervisor) dialServedBy(ctx context.Context, server process.Identity) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, browserTimeout)
 	defer cancel()
 	slot, err := s.passed.acquire()
@@ -83,7 +89,7 @@ func (s *supervisor) dialCDP(ctx context.Context) (net.Conn, error) {
 		slot.release()
 		return nil, err
 	}
-	conn, err := acceptPassed(a.passed[0], slot, s.config.Session)
+	conn, err := acceptPassed(a.passed[0], slot, server)
 	if err != nil && !errors.Is(err, errPeerGone) {
 		s.link.accuse(a.line, err)
 	}

@@ -125,7 +125,7 @@ func ParseBrowserURL(text string) (string, error) {
 		}
 	case scheme == "about":
 		if u.Opaque != "blank" {
-			return "", errors.New("must be about:blank where it is about:")
+			return "", errors.New("may be about:blank and no other page of the browser itself")
 		}
 	case scheme == "file":
 		if u.Host != "" && u.Host != "localhost" || !path.IsAbs(u.Path) {

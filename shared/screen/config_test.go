@@ -33,6 +33,7 @@ func TestN4AllFaultsAtOnce(t *testing.T) {
 		KeyboardLayout: "us; rm -rf", Look: "shiny", PassEnv: []string{"A=B"}, Args: []string{"x"}, ExecRole: "root",
 		ExposeDisplay: true, Watch: "nobody", Thumbnails: "large", Clipboard: "out", Takeover: "rough", AwayLimit: "soon", MaxGeometry: "big",
 		AgentSocketMode: "0666", AgentSocketGroup: "a b", AgentSocketUIDs: []int64{-1}, ViewerPort: "a/b", ViewerTLSCert: "../x",
+		BrowserExecutable: "chrome", BrowserArgs: []string{"--no-sandbox"}, BrowserStartURL: "javascript:x",
 	}
 	_, err := c.Validate()
 	var faults Faults
@@ -41,7 +42,8 @@ func TestN4AllFaultsAtOnce(t *testing.T) {
 	}
 	for _, field := range []string{"profile", "isolation", "geometry", "depth", "dpi", "min_free_memory_mb",
 		"start_timeout", "keyboard_layout", "look", "pass_env", "args", "exec.role", "watch", "thumbnails", "clipboard", "takeover",
-		"away_limit", "max_geometry", "agent_socket.mode", "agent_socket.group", "agent_socket.uids", "viewer.port", "viewer.tls_cert", "viewer.tls_key"} {
+		"away_limit", "max_geometry", "agent_socket.mode", "agent_socket.group", "agent_socket.uids", "viewer.port", "viewer.tls_cert", "viewer.tls_key",
+		"browser.executable", "browser.args", "browser.start_url"} {
 		if !strings.Contains(err.Error(), field+":") {
 			t.Errorf("no fault for %s in %q", field, err)
 		}
