@@ -64,6 +64,7 @@ var everywhere = []acceptance{
 	{"session killed", sessionKilled},
 	{"the lease outlives supervisor and screen", leaseOutlives},
 	{"an unused desktop sleeps and wakes", sleepsAndWakes},
+	{"one browser, whoever asks first", oneBrowser},
 	{"a VNC program watches, takes and hands back", viewed},
 	{"an agent uses its screen by MCP", usedByMCP},
 	{"a VNC program on a port with a password", viewedOnAPort},

@@ -399,6 +399,10 @@ type screenStatus struct {
 			Mode   string `json:"mode"`
 			Reason string `json:"reason"`
 		} `json:"fence"`
+		Browser *struct {
+			Running bool   `json:"running"`
+			Sandbox string `json:"sandbox"`
+		} `json:"browser"`
 	} `json:"supervisor"`
 }
 

@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package acctest
+
+import (
+	"bytes"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// visits is a web site that tells which of its pages were asked for, with which cookies.
+type visits struct {
+	*httptest.Server
+	seen chan string // "/path cookies"
+}
+
+func newVisits(t *testing.T) *visits {
+	t.Helper()
+	v := &visits{seen: make(chan string, 64)}
+	v.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/favicon.ico":
+			http.NotFound(w, r)
+			return
+		case "/login":
+			http.SetCookie(w, &http.Cookie{Name: "login", Value: "yes", Path: "/", MaxAge: 86400})
+		}
+		w.Header().Set("Content-Type", "text/html")
+		_, _ = io.WriteString(w, "<title>page "+r.URL.Path+"</title><body>"+strings.Repeat("word ", 500))
+		v.seen <- strings.TrimSpace(r.URL.Path + " " + r.Header.Get("Cookie"))
+	}))
+	t.Cleanup(v.Close)
+	return v
+}
+
+func (v *visits) await(t *testing.T, want string) {
+	t.Helper()
+	const limit = 60 * time.Second // a browser's first start on a busy machine
+	select {
+	case got := <-v.seen:
+		if got != want {
+			t.Fatalf("the browser asked for %q, want %q", got, want)
+		}
+	case <-time.After(limit):
+		t.Fatalf("the browser never asked for %q", want)
+	}
+}
+
+func needChromium(t *testing.T) {
+	t.Helper()
+	if _, err := exec.LookPath("chromium"); err != nil {
+		if os.Getenv("CI") != "" {
+			t.Fatal("needs chromium")
+		}
+		t.Skip("needs chromium")
+	}
+}
+
+// browsersOf are the browsers of one agent's screens, by the profile folder in their words.
+func browsersOf(a *agent) []process {
+	var found []process
+	for _, p := range processes() {
+		words := strings.Join(p.words, "\x00") + "\x00"
+		if strings.Contains(words, "--user-data-dir="+a.dir+"/") && !strings.Contains(words, "--type=") {
+			found = append(found, p)
+		}
+	}
+	return found
+}
+
+// oneBrowser asks for the browser in every way there is, a program of the desktop first and
+// then the command line, and the reverse: there is one process each time, no port, and its
+// logins outlive a stop (W1, X17, BRW-12).
+func oneBrowser(t *testing.T, a *agent) {
+	needChromium(t)
+	site := newVisits(t)
+	path := a.job(t, "surfer")
+	writeFile(t, path, replaceLine(readFile(t, path), "memory", "memory = 2000"))
+	a.must(t, "run", path)
+	defer func() { a.must(t, "stop", "surfer") }()
+	open := func(page string) { a.must(t, "browser", "open", "surfer", site.URL+page) }
+	link := func(page string) { a.must(t, "exec", "-T", "--gui", "surfer", "xdg-open", site.URL+page) }
+	preferred := func(page string) {
+		a.must(t, "exec", "-T", "--gui", "surfer", "exo-open", "--launch", "WebBrowser", site.URL+page)
+	}
+
+	link("/login")
+	site.await(t, "/login")
+	first := a.oneBrowser(t)
+	open("/opened")
+	site.await(t, "/opened login=yes")
+	preferred("/preferred")
+	site.await(t, "/preferred login=yes")
+	if now := a.oneBrowser(t); now.pid != first.pid {
+		t.Errorf("pid %d, then pid %d", first.pid, now.pid)
+	}
+	a.noPorts(t)
+	if b := a.status(t, "surfer").Supervisor.Browser; b == nil || !b.Running || b.Sandbox != "namespaces" {
+		t.Errorf("the status says %+v", b)
+	}
+
+	a.must(t, "stop", "surfer")
+	if left := browsersOf(a); len(left) > 0 {
+		t.Fatalf("the stop left %v", left)
+	}
+	a.must(t, "run", path)
+	open("/again")
+	site.await(t, "/again login=yes")
+	again := a.oneBrowser(t)
+	link("/link")
+	site.await(t, "/link login=yes")
+	if now := a.oneBrowser(t); now.pid != again.pid {
+		t.Errorf("pid %d, then pid %d", again.pid, now.pid)
+	}
+	a.noPorts(t)
+}
+
+// oneBrowser is the only browser there is.
+func (a *agent) oneBrowser(t *testing.T) process {
+	t.Helper()
+	all := browsersOf(a)
+	if len(all) != 1 {
+		t.Fatalf("browsers %v, want one", all)
+	}
+	return all[0]
+}
+
+// noPorts checks that no process below the screen's session listens on TCP.
+func (a *agent) noPorts(t *testing.T) {
+	t.Helper()
+	session := only(t, a).session.pid
+	uid := ""
+	status := readFile(t, filepath.Join("/proc", strconv.Itoa(session), "status"))
+	for line := range strings.Lines(status) {
+		if f := strings.Fields(line); len(f) > 1 && f[0] == "Uid:" {
+			uid = f[1]
+		}
+	}
+	for _, table := range []string{"tcp", "tcp6"} {
+		text, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(session), "net", table))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for line := range bytes.Lines(text) {
+			const state, owner = 3, 7
+			if f := strings.Fields(string(line)); len(f) > owner && f[state] == "0A" && f[owner] == uid {
+				t.Errorf("the screen's uid %s listens: %s", uid, line)
+			}
+		}
+	}
+}
