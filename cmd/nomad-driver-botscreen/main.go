@@ -14,6 +14,7 @@ import (
 	"github.com/botscreen/botscreen/driver/desktop"
 	"github.com/botscreen/botscreen/driver/plugin"
 	"github.com/botscreen/botscreen/driver/session"
+	"github.com/botscreen/botscreen/driver/session/pipe"
 	"github.com/botscreen/botscreen/driver/supervise"
 	"github.com/botscreen/botscreen/shared/nomadplugin"
 )
@@ -25,7 +26,8 @@ add a block  plugin "nomad-driver-botscreen" { config { … } }  to the agent's 
   nomad-driver-botscreen doctor [-json]   say what this node lacks for screens and how to get it
   nomad-driver-botscreen version          print the version
 
-The driver itself also starts it as: supervise, session --dial PATH, ` + desktop.FenceProbeCommand + `.
+The driver itself also starts it as: supervise, session --dial PATH, pipe --dial|--serve PATH,
+` + desktop.FenceProbeCommand + `.
 `
 
 func main() {
@@ -50,6 +52,8 @@ func run(args []string) int {
 		return session.Main(args[2])
 	case browser.ProbeCommand:
 		return 0 // that it runs at all is the answer
+	case "pipe":
+		return pipeHalf(args[1:])
 	case desktop.FenceProbeCommand:
 		return desktop.FenceProbeMain(args[1:])
 	case "doctor":
@@ -62,6 +66,17 @@ func run(args []string) int {
 		return 0
 	}
 	return misuse(fmt.Sprintf("unknown command %q", args[0]))
+}
+
+// pipeHalf is one half of the pipe to an engine on another kernel.
+func pipeHalf(args []string) int {
+	if len(args) == 2 && args[0] == "--dial" {
+		return pipe.NodeMain(args[1])
+	}
+	if len(args) == 2 && args[0] == "--serve" {
+		return pipe.InsideMain(args[1])
+	}
+	return misuse("pipe needs --dial PATH or --serve PATH")
 }
 
 func misuse(reason string) int {

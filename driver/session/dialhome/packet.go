@@ -92,6 +92,10 @@ type ProtocolError struct{ Reason string }
 
 func (e *ProtocolError) Error() string { return "dial-home protocol: " + e.Reason }
 
+// ParsePacket reads a packet that came another way than over a Conn. What is none is a
+// *ProtocolError.
+func ParsePacket(text []byte) (Packet, error) { return parsePacket(text) }
+
 // parsePacket reads one packet and refuses what is not exactly one request, one
 // answer or one event. The text may hold anything: no error repeats it.
 func parsePacket(text []byte) (Packet, error) {
