@@ -129,6 +129,9 @@ func commandError(request dialhome.Exec, err error) *dialhome.Error {
 	if errors.Is(err, exec.ErrNotFound) || errors.Is(err, errStart) && errors.Is(err, os.ErrNotExist) {
 		return &dialhome.Error{Kind: dialhome.KindNotFound, Message: fmt.Sprintf("%q is not a command in this screen", bounded(request.Argv[0]))}
 	}
+	if errors.Is(err, unix.EAGAIN) { // see fork(2)
+		return &dialhome.Error{Kind: dialhome.KindFailed, Message: "the screen is full of processes: its limit is reached. End some of them"}
+	}
 	return asError(err)
 }
 

@@ -43,7 +43,8 @@ func shell(script string) control.ExecRequest {
 	return control.ExecRequest{Argv: []string{"sh", "-c", script}}
 }
 
-// TestExec runs commands through API, supervisor and session, on a real desktop.
+// TestExec runs commands through API, supervisor and session, on a real desktop; among
+// others DOC-03, as every isolation's suite does.
 func TestExec(t *testing.T) {
 	s := newSupervised(t)
 	for name, c := range map[string]struct {

@@ -12,6 +12,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"runtime"
 	"sync"
 	"time"
 
@@ -71,10 +72,31 @@ func Main(dialPath string) int {
 		fmt.Fprintf(log, "session: prepare process: %v\n", err)
 		return exitFailed
 	}
+	reserveThreads(spareThreads)
 	s := newSession(dialPath, log)
 	go func() { _ = s.reaper.Run(context.Background()) }()
 	go s.endAtSignal()
 	return s.run()
+}
+
+// spareThreads is how many system calls can block at once before the process needs a
+// thread more: in a screen that is full of processes there is none to be had, and Go's
+// runtime ends a process that gets none (DOC-01).
+const spareThreads = 12
+
+// reserveThreads has the runtime make n threads, which it keeps.
+func reserveThreads(n int) {
+	var ready, over sync.WaitGroup
+	ready.Add(n)
+	for range n {
+		over.Go(func() {
+			runtime.LockOSThread()
+			defer runtime.UnlockOSThread()
+			ready.Done()
+			ready.Wait() // so that no two share one
+		})
+	}
+	over.Wait()
 }
 
 func newSession(dialPath string, log io.Writer) *session {
