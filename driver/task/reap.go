@@ -20,6 +20,9 @@ const (
 	reapGrace = 5 * time.Minute
 	// sweepLimit bounds what an engine that hangs can hold up.
 	sweepLimit = 30 * time.Second
+	// imageGrace is how long an image that was fetched stays although no profile is decided
+	// for it and its reference means another one.
+	imageGrace = 7 * 24 * time.Hour
 	// resultLife is how long the end of a task is remembered.
 	resultLife = 7 * 24 * time.Hour
 )
@@ -110,15 +113,16 @@ func (m *Manager) reapRun(ctx context.Context, hash string, r runRecord) {
 	}
 }
 
-// sweep removes sandboxes that no run's record knows. A record that cannot be read may
-// be any sandbox's: then nothing is removed.
+// sweep removes sandboxes that no run's record knows, and images that no run's and no
+// profile's does. A record that cannot be read may be any sandbox's: then nothing is
+// removed.
 func (m *Manager) sweep(ctx context.Context) {
 	names, err := m.runs.names()
 	if err != nil {
 		m.log.Error("look for leftover sandboxes", "error", err)
 		return
 	}
-	known := map[string]bool{}
+	known, images := map[string]bool{}, map[string]bool{}
 	for _, name := range names {
 		var r runRecord
 		if err := m.runs.load(name, &r); errors.Is(err, fs.ErrNotExist) {
@@ -127,8 +131,9 @@ func (m *Manager) sweep(ctx context.Context) {
 			m.log.Error("look for leftover sandboxes", "record", name, "error", err)
 			return
 		}
-		known[r.Instance] = true
+		known[r.Instance], images[r.Image] = true, true
 	}
+	m.sweepImages(ctx, images)
 	for kind, boundary := range m.boundaries {
 		sweeper, ok := boundary.(isolation.Sweeper)
 		if !ok {
@@ -142,6 +147,41 @@ func (m *Manager) sweep(ctx context.Context) {
 		}
 		if err != nil {
 			m.log.Debug("look for leftover sandboxes", "isolation", kind, "error", err) // most nodes have no engine
+		}
+	}
+}
+
+// sweepImages removes images that were fetched and that nobody is decided for; running are
+// those that screens run.
+func (m *Manager) sweepImages(ctx context.Context, running map[string]bool) {
+	names, err := m.profiles.names()
+	if err != nil {
+		m.log.Error("look for old images", "error", err)
+		return
+	}
+	for _, name := range names {
+		var p profileRecord
+		if err := m.profiles.load(name, &p); errors.Is(err, fs.ErrNotExist) {
+			continue // removed meanwhile
+		} else if err != nil {
+			m.log.Error("look for old images", "record", name, "error", err)
+			return
+		}
+		if p.Image != nil {
+			running[p.Image.Image] = true
+		}
+	}
+	for kind, boundary := range m.boundaries {
+		sweeper, ok := boundary.(isolation.ImageSweeper)
+		if !ok {
+			continue
+		}
+		removed, err := sweeper.SweepImages(ctx, func(reference string) bool { return running[reference] }, imageGrace)
+		if len(removed) > 0 {
+			m.log.Info("removed images that no profile runs", "isolation", kind, "names", removed)
+		}
+		if err != nil {
+			m.log.Error("look for old images", "isolation", kind, "error", err)
 		}
 	}
 }

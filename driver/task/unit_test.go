@@ -193,7 +193,20 @@ func TestRefusalsThatPass(t *testing.T) {
 // sweeping is a boundary with sandboxes, by instance, of which it is asked to let go.
 type sweeping struct {
 	isolation.Boundary
-	left map[string]bool
+	left   map[string]bool
+	images map[string]bool // that it has fetched
+}
+
+func (b *sweeping) SweepImages(_ context.Context, keep func(string) bool, grace time.Duration) ([]string, error) {
+	if grace != imageGrace {
+		return nil, fmt.Errorf("grace %v", grace)
+	}
+	for image := range b.images {
+		if !keep(image) {
+			delete(b.images, image)
+		}
+	}
+	return nil, nil
 }
 
 func (*sweeping) Kind() screen.Isolation { return screen.Docker }
@@ -210,31 +223,44 @@ func (b *sweeping) Sweep(_ context.Context, keep func(string) bool, grace time.D
 	return nil, nil
 }
 
-// A sandbox without a record goes; with a record that cannot be read, every one stays.
+// A sandbox without a record goes, and an image that no record names; with a record that
+// cannot be read, every one stays.
 func TestSweepKeepsWhatMayBeKnown(t *testing.T) {
 	if !privileged() {
 		t.Skip("needs root: records belong to root")
 	}
 	dir := t.TempDir()
-	boundary := &sweeping{left: map[string]bool{"known": true, "lost": true}}
+	boundary := &sweeping{left: map[string]bool{"known": true, "lost": true}, images: map[string]bool{"running": true, "decided": true, "old": true}}
 	m := New(Settings{StateDir: dir, RunDir: filepath.Join(dir, "run")}, []isolation.Boundary{boundary}, nil, hclog.NewNullLogger())
-	if err := m.runs.save("one", runRecord{V: recordVersion, Instance: "known"}); err != nil {
+	if err := m.runs.save("one", runRecord{V: recordVersion, Instance: "known", Image: "running"}); err != nil {
 		t.Fatal(err)
 	}
-	unreadable := filepath.Join(string(m.runs), "two.json")
-	if err := os.WriteFile(unreadable, []byte(`{"v":99}`), 0o600); err != nil {
+	if err := m.profiles.save("one", profileRecord{V: recordVersion, Image: &imageRecord{Image: "decided"}}); err != nil {
 		t.Fatal(err)
 	}
-	m.sweep(t.Context())
-	if len(boundary.left) != 2 {
-		t.Fatalf("left %v beside a record that cannot be read", boundary.left)
-	}
-	if err := os.Remove(unreadable); err != nil {
-		t.Fatal(err)
+	for dir, untouched := range map[string]func() bool{
+		string(m.runs):     func() bool { return len(boundary.left) == 2 && len(boundary.images) == 3 },
+		string(m.profiles): func() bool { return len(boundary.images) == 3 },
+	} {
+		unreadable := filepath.Join(dir, "two.json")
+		if err := os.WriteFile(unreadable, []byte(`{"v":99}`), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		boundary.left["lost"] = true
+		m.sweep(t.Context())
+		if !untouched() {
+			t.Fatalf("left %v and %v beside a record of %s that cannot be read", boundary.left, boundary.images, dir)
+		}
+		if err := os.Remove(unreadable); err != nil {
+			t.Fatal(err)
+		}
 	}
 	m.sweep(t.Context())
 	if want := map[string]bool{"known": true}; !reflect.DeepEqual(boundary.left, want) {
 		t.Errorf("left %v, want %v", boundary.left, want)
+	}
+	if want := map[string]bool{"running": true, "decided": true}; !reflect.DeepEqual(boundary.images, want) {
+		t.Errorf("images left %v, want %v", boundary.images, want)
 	}
 }
 
