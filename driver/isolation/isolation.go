@@ -107,6 +107,9 @@ type Record struct {
 	// Container is the engine's id of it; in an intent, the name it is going to have.
 	Container string `json:"container,omitempty"`
 	Scratch   string `json:"scratch"`
+	// Piped says that the session is on another kernel, behind a pipe, and that Session is
+	// the process here that stands for it.
+	Piped bool `json:"piped,omitempty"`
 }
 
 // Checker is a boundary that may be unusable on this node, or for now.
@@ -170,11 +173,25 @@ type Halter interface {
 	Halted(ctx context.Context) string
 }
 
+// Warner is a sandbox that people had better know something about.
+type Warner interface {
+	// Warnings are for the screen's status; none changes while it runs.
+	Warnings() []string
+}
+
 // Sweeper is a boundary whose sandboxes can be left behind where no record tells of them.
 type Sweeper interface {
 	// Sweep removes this driver's sandboxes of instances that keep does not want and that
 	// are older than grace, and names what it removed. It ends with ctx.
 	Sweep(ctx context.Context, keep func(instance string) bool, grace time.Duration) ([]string, error)
+}
+
+// ImageSweeper is a boundary that keeps files of its own of the images it fetched.
+type ImageSweeper interface {
+	// SweepImages removes those that keep does not want by their Image.Reference, that no
+	// image reference means on this node any more, and that are older than grace. It
+	// returns their names. It ends with ctx.
+	SweepImages(ctx context.Context, keep func(reference string) bool, grace time.Duration) ([]string, error)
 }
 
 // Boundary launches and finds sandboxes of one kind.

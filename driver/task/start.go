@@ -377,6 +377,9 @@ func (s *start) launchSession(ctx context.Context) error {
 	number := s.record.Display
 	s.onFailure(func() { s.warn(errors.Join(endSandbox(sandbox), s.m.tidyDisplay(number))) })
 	s.record.Sandbox = sandbox.Record()
+	if w, ok := sandbox.(isolation.Warner); ok {
+		s.record.Warnings = append(s.record.Warnings, w.Warnings()...)
+	}
 	return s.m.runs.save(s.request.screenID().Hash(), s.record)
 }
 

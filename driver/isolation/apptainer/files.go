@@ -84,6 +84,13 @@ func fill(order isolation.Order, v view) error {
 			return fmt.Errorf("scratch files: %w", err)
 		}
 	}
+	profile, err := seccompProfile()
+	if err != nil {
+		return fmt.Errorf("seccomp profile: %w", err)
+	}
+	if err := dir.WriteFile(seccompName, profile, 0o644); err != nil {
+		return fmt.Errorf("scratch files: %w", err)
+	}
 	for _, file := range isolation.AccountFiles(order) {
 		if err := dir.WriteFile(file.Name, []byte(file.Text), 0o644); err != nil {
 			return fmt.Errorf("scratch files: %w", err)

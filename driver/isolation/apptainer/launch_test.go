@@ -20,20 +20,23 @@ import (
 	"github.com/botscreen/botscreen/driver/isolation/namespace"
 )
 
+// APT-08 and DOC-09 among others.
 func TestConformance(t *testing.T) {
 	root := desktopRoot(t)
 	b := boundary(t, filepath.Dir(root))
 	isolationtest.Run(t, isolationtest.Suite{
 		Image: root,
 		Inside: map[string]string{
-			"grep NoNewPrivs /proc/self/status":                    "NoNewPrivs:\t1\n",
-			"unshare --user --map-root-user echo works":            "works\n", // X23
-			"df -m --output=size /dev/shm | tail -n 1 | tr -d ' '": "1024\n",  // DOC-09
-			"df -m --output=size /tmp | tail -n 1 | tr -d ' '":     "1024\n",
-			"cat /proc/1/environ >/dev/null 2>&1 || echo refused":  "refused\n", // X13
-			"env | grep -i -e apptainer -e singularity -e LD_":     "",          // X8
-			"stat -c %A /tmp/.X11-unix":                            "drwxrwxrwt\n",
-			"hostname | cut -d- -f1; cat /etc/machine-id | wc -c":  "screen\n33\n",
+			"grep NoNewPrivs /proc/self/status":                                               "NoNewPrivs:\t1\n",
+			"unshare --user --map-root-user echo works":                                       "works\n", // X23
+			"grep ^Seccomp: /proc/self/status":                                                "Seccomp:\t2\n",
+			"unshare --user --map-root-user sh -c 'mount -t tmpfs none /mnt && echo mounted'": "",       // X23
+			"df -m --output=size /dev/shm | tail -n 1 | tr -d ' '":                            "1024\n", // DOC-09
+			"df -m --output=size /tmp | tail -n 1 | tr -d ' '":                                "1024\n",
+			"cat /proc/1/environ >/dev/null 2>&1 || echo refused":                             "refused\n", // X13
+			"env | grep -i -e apptainer -e singularity -e LD_":                                "",          // X8
+			"stat -c %A /tmp/.X11-unix":                                                       "drwxrwxrwt\n",
+			"hostname | cut -d- -f1; cat /etc/machine-id | wc -c":                             "screen\n33\n",
 			"ls /opt":                         "",
 			"stat -c %a \"$XDG_RUNTIME_DIR\"": "700\n", // APT-08
 			"touch /etc/x /usr/x 2>/dev/null || echo read-only": "read-only\n",

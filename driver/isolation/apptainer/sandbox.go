@@ -32,12 +32,18 @@ type sandbox struct {
 	handle *process.Handle // the session; nil where it had ended before it was adopted
 	done   chan struct{}   // closed when the session has ended
 	killed atomic.Bool     // by Kill
+	// unfiltered says that the session runs without our seccomp profile: this apptainer was
+	// built without it.
+	unfiltered bool
 
 	status isolation.Status // final once done is closed
 	known  bool
 }
 
-var _ isolation.Explainer = (*sandbox)(nil)
+var (
+	_ isolation.Explainer = (*sandbox)(nil)
+	_ isolation.Warner    = (*sandbox)(nil)
+)
 
 // watch waits for the end of the session, and for apptainer's word on it.
 func (s *sandbox) watch() {
@@ -79,6 +85,14 @@ func (s *sandbox) Status() (isolation.Status, bool) {
 	default:
 		return isolation.Status{}, false
 	}
+}
+
+// Warnings say what this apptainer could not do (X23).
+func (s *sandbox) Warnings() []string {
+	if s.unfiltered {
+		return []string{"seccomp: off (this apptainer is built without it)"}
+	}
+	return nil
 }
 
 // EndReason says what somebody else did to the sandbox (P3).

@@ -3,7 +3,6 @@
 package docker
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -28,27 +27,34 @@ func writeAccountFiles(order isolation.Order) error {
 	return nil
 }
 
-// confined reads back from the kernel who the engine's process is (X29) and that it is
-// the one in the container: an engine on another kernel names pids that are somebody
-// else's here.
+// confined reads back from the kernel who the engine's process is (X29).
 func confined(pid int, id string, account isolation.Account) (process.Identity, error) {
-	identity, err := process.Observe(pid)
+	identity, err := inContainer(pid, id)
 	if err != nil {
 		return identity, err
 	}
-	dir := "/proc/" + strconv.Itoa(pid)
-	groups, err := os.ReadFile(dir + "/cgroup")
-	if err != nil {
-		return identity, err
-	}
-	if !strings.Contains(string(groups), id) {
-		return identity, errors.New("the engine's process is not in the container: it runs on another kernel")
-	}
-	text, err := os.ReadFile(dir + "/status")
+	text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/status")
 	if err != nil {
 		return identity, err
 	}
 	return identity, checkStatus(string(text), account)
+}
+
+// inContainer is the process of that pid where it is the one in the container: an engine
+// elsewhere names pids that are somebody else's here, which is errElsewhere.
+func inContainer(pid int, id string) (process.Identity, error) {
+	identity, err := process.Observe(pid)
+	if err != nil {
+		return process.Identity{}, err
+	}
+	groups, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/cgroup")
+	if err != nil {
+		return process.Identity{}, err
+	}
+	if !strings.Contains(string(groups), id) {
+		return process.Identity{}, errElsewhere
+	}
+	return identity, nil
 }
 
 // checkStatus compares proc_pid_status(5) with what was asked for.

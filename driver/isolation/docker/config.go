@@ -137,6 +137,11 @@ func mounts(order isolation.Order, img Image) []mount.Mount {
 	for i, volume := range order.Volumes {
 		all = append(all, bind(path.Join(order.Scratch, volumeName(i)), volume.Target, volume.ReadOnly))
 	}
+	return withImageVolumes(all, img)
+}
+
+// withImageVolumes adds small file systems in memory where an image asks for volumes.
+func withImageVolumes(all []mount.Mount, img Image) []mount.Mount {
 	for _, volume := range img.volumes {
 		taken := slices.ContainsFunc(all, func(m mount.Mount) bool { return m.Target == path.Clean(volume) })
 		if !taken {

@@ -2,7 +2,8 @@
 
 // Package docker runs a session in a container of a docker engine on this node. The
 // engine makes and removes the container; that it lives and how it ends is the kernel's
-// word, so an engine that restarts or is away ends no screen.
+// word, so an engine that restarts or is away ends no screen. Of an engine that turns out
+// to be elsewhere the session's wire goes through a pipe.
 package docker
 
 import (
@@ -10,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"sync/atomic"
 	"time"
 
 	"github.com/docker/docker/client"
@@ -34,6 +36,9 @@ type Boundary struct {
 	endpoint string
 	owner    string
 	bridge   string // the network of screens that want one
+	// elsewhere says that the engine does not see this node, see elsewhere.go. It is found
+	// out at the first launch.
+	elsewhere atomic.Bool
 }
 
 var (
@@ -51,7 +56,7 @@ func New(endpoint, owner string) (*Boundary, error) {
 	}
 	u, err := url.Parse(endpoint)
 	if err != nil || u.Scheme != "unix" || u.Path == "" {
-		return nil, &RefusedError{Reason: fmt.Sprintf("the docker endpoint %q cannot be used: a session hands out sockets of this node's kernel, so the engine has to be on it. Set it to unix:///path/of/docker.sock", endpoint)}
+		return nil, &RefusedError{Reason: fmt.Sprintf("the docker endpoint %q cannot be used: the driver talks to an engine over a Unix socket. Set it to unix:///path/of/docker.sock; the socket of an engine elsewhere can be forwarded, with ssh -L for example", endpoint)}
 	}
 	api, err := client.NewClientWithOpts(client.WithHost(endpoint), client.WithAPIVersionNegotiation(), client.WithUserAgent("botscreen"))
 	if err != nil {

@@ -95,7 +95,8 @@ func (m *managed) start() *task.Task {
 }
 
 // TestScreenOfADriver walks a screen through the whole driver: job to desktop, exec,
-// picture, a driver that restarts, stop, and nothing left (P4, N1, N2).
+// picture, a driver that restarts, stop, and nothing left (P4, N1, N2). Its home is there
+// in the next one (DOC-11).
 func TestScreenOfADriver(t *testing.T) {
 	m := newManaged(t)
 	k := m.start()

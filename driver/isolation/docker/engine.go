@@ -33,14 +33,17 @@ func (b *Boundary) Check(ctx context.Context) Health {
 	if err := unix.Uname(&release); err != nil {
 		return Health{Reason: "this node's kernel does not say its release: " + err.Error(), Version: info.ServerVersion}
 	}
-	if reason := unfit(info, unix.ByteSliceToString(release.Release[:])); reason != "" {
+	if info.KernelVersion != unix.ByteSliceToString(release.Release[:]) {
+		b.elsewhere.Store(true)
+	}
+	if reason := unfit(info); reason != "" {
 		return Health{Reason: reason, Version: info.ServerVersion}
 	}
 	return Health{Ready: true, Version: info.ServerVersion}
 }
 
-// unfit says why an engine that answers cannot run screens on the kernel release.
-func unfit(info system.Info, release string) string {
+// unfit says why an engine that answers cannot run screens.
+func unfit(info system.Info) string {
 	has := func(option string) bool {
 		return slices.ContainsFunc(info.SecurityOptions, func(o string) bool {
 			return o == "name="+option || strings.HasPrefix(o, "name="+option+",")
@@ -49,8 +52,6 @@ func unfit(info system.Info, release string) string {
 	switch {
 	case info.OSType != "linux":
 		return fmt.Sprintf("this docker runs %s containers; a screen needs Linux ones", info.OSType)
-	case info.KernelVersion != release:
-		return fmt.Sprintf("this docker is on another kernel (%s, the node has %s): a session cannot hand out its sockets from there. Use an engine of this node", info.KernelVersion, release)
 	case has("rootless"):
 		return "this docker is rootless and cannot give every screen a uid of its own. Use an engine that runs as root"
 	case !has("seccomp"):

@@ -230,8 +230,22 @@ func desktopImage(t *testing.T) string {
 	return reference
 }
 
+// DOC-09 among others: see inside.
 func TestConformance(t *testing.T) {
 	b, reference := boundary(t), desktopImage(t)
+	isolationtest.Run(t, isolationtest.Suite{
+		Image: reference, Inside: inside(t),
+		New: func(t *testing.T) isolation.Boundary { return boundary(t) },
+		Left: func(t *testing.T, order isolation.Order) []string {
+			return append(containersOf(t, b, order.Instance), mountsBelow(t, order.Home)...)
+		},
+		Destroy: destroy(b),
+	})
+}
+
+// inside is what scripts say in a container, wherever its engine is.
+func inside(t *testing.T) map[string]string {
+	t.Helper()
 	// A kernel gives nobody in a chroot a user namespace, an engine's containers neither:
 	// see EPERM in clone(2).
 	namespace := "works\n"
@@ -239,29 +253,27 @@ func TestConformance(t *testing.T) {
 		t.Logf("this node itself has no user namespaces, so none is wanted inside: %s", out)
 		namespace = ""
 	}
-	isolationtest.Run(t, isolationtest.Suite{
-		Image: reference,
-		Inside: map[string]string{
-			"grep NoNewPrivs /proc/self/status":                                                                  "NoNewPrivs:\t1\n",
-			"grep CapBnd /proc/self/status":                                                                      "CapBnd:\t0000000000000000\n",
-			"unshare --user --map-root-user echo works":                                                          namespace, // X23
-			"unshare --user --map-root-user sh -c 'mount -t tmpfs none /mnt && echo mounted'":                    "",        // X23
-			"unshare --user --map-root-user --mount --propagation unchanged mount --bind / /mnt && echo mounted": "",
-			"df -m --output=size /dev/shm | tail -n 1 | tr -d ' '":                                               "1024\n",    // DOC-09
-			"cat /proc/1/environ >/dev/null 2>&1 || echo refused":                                                "refused\n", // X13
-			"env | grep -i -e docker -e LD_":                                                                     "",
-			"tail -n +3 /proc/net/dev | cut -d: -f1 | tr -d ' '":                                                 "lo\n",
-			"stat -c %A%u /tmp/.X11-unix":                                                                        "drwxrwxrwt0\n",
-			"hostname | cut -d- -f1; cat /etc/machine-id | wc -c":                                                "screen\n33\n",
-		},
-		New: func(t *testing.T) isolation.Boundary { return boundary(t) },
-		Left: func(t *testing.T, order isolation.Order) []string {
-			return append(containersOf(t, b, order.Instance), mountsBelow(t, order.Home)...)
-		},
-		Destroy: func(t *testing.T, record isolation.Record) {
-			must(t, b.api.ContainerRemove(bounded(t), record.Container, container.RemoveOptions{Force: true}))
-		},
-	})
+	return map[string]string{
+		"grep NoNewPrivs /proc/self/status":                                                                  "NoNewPrivs:\t1\n",
+		"grep CapBnd /proc/self/status":                                                                      "CapBnd:\t0000000000000000\n",
+		"unshare --user --map-root-user echo works":                                                          namespace, // X23
+		"unshare --user --map-root-user sh -c 'mount -t tmpfs none /mnt && echo mounted'":                    "",        // X23
+		"unshare --user --map-root-user --mount --propagation unchanged mount --bind / /mnt && echo mounted": "",
+		"df -m --output=size /dev/shm | tail -n 1 | tr -d ' '":                                               "1024\n", // DOC-09
+		"dd if=/dev/zero of=/dev/shm/x bs=1M count=200 2>/dev/null && echo fits; rm -f /dev/shm/x":           "fits\n",
+		"cat /proc/1/environ >/dev/null 2>&1 || echo refused":                                                "refused\n", // X13
+		"env | grep -i -e docker -e LD_":                                                                     "",
+		"tail -n +3 /proc/net/dev | cut -d: -f1 | tr -d ' '":                                                 "lo\n",
+		"stat -c %A%u /tmp/.X11-unix":                                                                        "drwxrwxrwt0\n",
+		"hostname | cut -d- -f1; cat /etc/machine-id | wc -c":                                                "screen\n33\n",
+	}
+}
+
+// destroy removes a container as somebody outside would.
+func destroy(b *Boundary) func(*testing.T, isolation.Record) {
+	return func(t *testing.T, record isolation.Record) {
+		must(t, b.api.ContainerRemove(bounded(t), record.Container, container.RemoveOptions{Force: true}))
+	}
 }
 
 // P10: an image without a desktop is named with what it lacks.

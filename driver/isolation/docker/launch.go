@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"strings"
 	"time"
 
 	"github.com/containerd/errdefs"
@@ -40,6 +41,19 @@ func (b *Boundary) launch(ctx context.Context, order isolation.Order) (*sandbox,
 			return nil, err
 		}
 	}
+	if b.elsewhere.Load() {
+		return b.launchElsewhere(ctx, order, img)
+	}
+	s, err := b.launchHere(ctx, order, img)
+	if errors.Is(err, errElsewhere) {
+		b.elsewhere.Store(true) // it stays what it is
+		return b.launchElsewhere(ctx, order, img)
+	}
+	return s, err
+}
+
+// launchHere binds what a session needs, and finds out whether the engine sees it.
+func (b *Boundary) launchHere(ctx context.Context, order isolation.Order, img Image) (*sandbox, error) {
 	if err := writeAccountFiles(order); err != nil {
 		return nil, err
 	}
@@ -72,35 +86,68 @@ func check(order isolation.Order) error {
 }
 
 func (b *Boundary) create(ctx context.Context, order isolation.Order, img Image) (id string, err error) {
-	profile, err := seccompProfile()
+	profile, err := isolation.SeccompProfile()
 	if err != nil {
 		return "", fmt.Errorf("seccomp profile: %w", err)
 	}
 	made, err := b.api.ContainerCreate(ctx, containerConfig(order, b.owner, img), b.hostConfig(order, img, profile), nil, nil, containerName(order))
-	if err != nil {
+	switch {
+	case err != nil && strings.Contains(err.Error(), "bind source path does not exist"):
+		return "", fmt.Errorf("create container: %w: %w", errElsewhere, err) // all of them are there
+	case err != nil:
 		return "", fmt.Errorf("create container: %w", err)
 	}
 	return made.ID, nil
 }
 
 func (b *Boundary) start(ctx context.Context, id string, order isolation.Order) (*sandbox, error) {
-	began := time.Now()
-	if err := b.api.ContainerStart(ctx, id, container.StartOptions{}); err != nil {
-		return nil, fmt.Errorf("start container: %w", err)
-	}
-	found, err := b.api.ContainerInspect(ctx, id)
+	began, err := b.startContainer(ctx, id)
 	if err != nil {
-		return nil, fmt.Errorf("inspect container: %w", err)
+		return nil, err
 	}
-	identity, err := confined(found.State.Pid, id, order.Account)
-	if errors.Is(err, process.ErrGone) || errors.Is(err, fs.ErrNotExist) || !found.State.Running {
-		return nil, fmt.Errorf("the session ended at once with status %d %s", found.State.ExitCode, found.State.Error)
-	}
+	identity, err := b.sessionOf(ctx, id, order)
 	if err != nil {
 		return nil, err
 	}
 	record := b.Intent(order)
 	record.Session, record.Container = identity, id
+	return b.followFrom(record, order, began)
+}
+
+func (b *Boundary) startContainer(ctx context.Context, id string) (began time.Time, err error) {
+	began = time.Now()
+	if err := b.api.ContainerStart(ctx, id, container.StartOptions{}); err != nil {
+		return began, fmt.Errorf("start container: %w", err)
+	}
+	return began, nil
+}
+
+// sessionOf is the container's first process by the kernel's word. One that runs for the
+// engine and is not there for the kernel is elsewhere.
+func (b *Boundary) sessionOf(ctx context.Context, id string, order isolation.Order) (process.Identity, error) {
+	var identity process.Identity
+	for range 2 { // it may have ended just after the engine was asked
+		found, err := b.api.ContainerInspect(ctx, id)
+		if err != nil {
+			return identity, fmt.Errorf("inspect container: %w", err)
+		}
+		if !found.State.Running {
+			return identity, endedAtOnce(found)
+		}
+		identity, err = confined(found.State.Pid, id, order.Account)
+		if !errors.Is(err, process.ErrGone) && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, errElsewhere) {
+			return identity, err
+		}
+	}
+	return identity, errElsewhere
+}
+
+func endedAtOnce(found container.InspectResponse) error {
+	return fmt.Errorf("the session ended at once with status %d %s", found.State.ExitCode, found.State.Error)
+}
+
+// followFrom follows a session and what it says.
+func (b *Boundary) followFrom(record isolation.Record, order isolation.Order, began time.Time) (*sandbox, error) {
 	s, err := b.follow(record)
 	if err != nil {
 		return nil, err
@@ -166,8 +213,10 @@ func (b *Boundary) adopt(ctx context.Context, record isolation.Record) (*sandbox
 	}
 	record.Container = found.ID
 	if record.Session == (process.Identity{}) && found.State.Pid > 0 {
-		// An intent: its launch died before it could write down more.
-		if record.Session, err = process.Observe(found.State.Pid); err != nil && !errors.Is(err, process.ErrGone) {
+		// An intent: its launch died before it could write down more. A pid of an engine
+		// elsewhere is a stranger's here.
+		record.Session, err = inContainer(found.State.Pid, found.ID)
+		if err != nil && !errors.Is(err, process.ErrGone) && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, errElsewhere) {
 			return nil, err
 		}
 	}

@@ -94,7 +94,7 @@ func readStatus(t *testing.T, pid int) map[string][]string {
 	return fields
 }
 
-// P7, X4: what confines a container, as the engine has it.
+// P7, X4, DOC-12: what confines a container, as the engine has it.
 func TestP7Confinement(t *testing.T) {
 	b := boundary(t)
 	order := newOrder(t, emptyImage(t, b))

@@ -239,8 +239,8 @@ func (e *engine) stop() {
 	}
 }
 
-// DOC-05: an engine that restarts with live-restore ends nothing; the real end is
-// reported once, with its status, also when it comes while the engine is away.
+// DOC-05, DOC-06: an engine that restarts with live-restore, or is away, ends nothing; the
+// real end is reported once, with its status, also when it comes while the engine is away.
 func TestDOC05LiveRestore(t *testing.T) {
 	e := newEngine(t, true)
 	b := boundaryAt(t, e.endpoint)

@@ -25,6 +25,9 @@ const (
 	// that is away.
 	shortestPause = 20 * time.Millisecond
 	longestPause  = time.Second
+	// cutPatience is how long an engine elsewhere may take to notice what the pipe's end
+	// came of, before the container counts as one that nobody reaches any more.
+	cutPatience = 3 * time.Second
 	// freezePatience is how long a killed session may take before it counts as paused.
 	freezePatience = 500 * time.Millisecond
 )
@@ -43,6 +46,8 @@ type sandbox struct {
 	known   bool // status is the engine's word
 	oom     bool
 	gone    bool // somebody else removed the container
+	killed  bool // by Kill
+	cut     bool // the pipe to an engine elsewhere ended before the container did
 	logs    *follower
 	removed bool
 }
@@ -51,6 +56,7 @@ var (
 	_ isolation.LogFollower = (*sandbox)(nil)
 	_ isolation.Explainer   = (*sandbox)(nil)
 	_ isolation.Halter      = (*sandbox)(nil)
+	_ isolation.Warner      = (*sandbox)(nil)
 )
 
 // follow watches the session of a record.
@@ -76,9 +82,13 @@ func (b *Boundary) follow(record isolation.Record) (*sandbox, error) {
 func (s *sandbox) watch() {
 	defer close(s.done)
 	<-s.ended
+	began := time.Now()
 	ctx, cancel := context.WithTimeout(context.Background(), settleLimit)
 	defer cancel()
 	for pause := shortestPause; !s.settle(ctx); pause = min(2*pause, longestPause) {
+		if s.record.Piped && time.Since(began) > cutPatience {
+			s.endCut(ctx)
+		}
 		select {
 		case <-time.After(pause):
 		case <-ctx.Done():
@@ -101,6 +111,19 @@ func (s *sandbox) settle(ctx context.Context) bool {
 	}
 	s.known, s.oom, s.status = true, found.State.OOMKilled, isolation.StatusOfCode(found.State.ExitCode)
 	return true
+}
+
+// endCut ends a container whose pipe has: nobody can use it any more.
+func (s *sandbox) endCut(ctx context.Context) {
+	found, err := s.b.api.ContainerInspect(ctx, s.record.Container)
+	if err != nil || !found.State.Running {
+		return
+	}
+	if s.b.api.ContainerKill(ctx, found.ID, "KILL") == nil {
+		s.mu.Lock()
+		s.cut = !s.killed
+		s.mu.Unlock()
+	}
 }
 
 func (s *sandbox) Session() process.Identity { return s.record.Session }
@@ -133,10 +156,20 @@ func (s *sandbox) EndReason() string {
 		return ""
 	case s.gone:
 		return "The sandbox hosting this screen is gone: its container was removed from outside. Start the screen again; its home and logins are kept."
+	case s.cut:
+		return "The connection to the docker engine, which is not on this node, was cut, and the screen ended with it. Start the screen again; its home and logins are kept."
 	case s.oom:
 		return "The kernel ended the screen for memory: its container reached its limit. Give the task more `memory`."
 	}
 	return ""
+}
+
+// Warnings say what an engine elsewhere changes.
+func (s *sandbox) Warnings() []string {
+	if s.record.Piped {
+		return []string{"pipe: the engine is not on this node; everything goes through its exec stream, and the home is a volume there"}
+	}
+	return nil
 }
 
 // Halted asks the engine: a paused session says nothing, and a container full of processes
@@ -159,9 +192,20 @@ func (s *sandbox) Halted(ctx context.Context) string {
 // Kill ends the first process of the pid namespace, and with it the kernel ends all
 // others before it lets the first one go: no engine is needed (pid_namespaces(7)).
 func (s *sandbox) Kill(ctx context.Context) error {
+	s.mu.Lock()
+	s.killed = true
+	s.mu.Unlock()
 	if s.handle == nil {
 		return s.killByEngine(ctx)
 	}
+	var elsewhere error
+	if s.record.Piped { // the process here is only the pipe's
+		elsewhere = s.killByEngine(ctx)
+	}
+	return errors.Join(elsewhere, s.killHere(ctx))
+}
+
+func (s *sandbox) killHere(ctx context.Context) error {
 	select {
 	case <-s.ended: // also after Remove
 		return nil

@@ -35,9 +35,10 @@ func (s *sandbox) Usage(ctx context.Context) (isolation.Usage, error) {
 	return isolation.Usage{Stats: statsOf(sample), PIDs: s.pids()}, nil
 }
 
-// pids are the processes inside as this node sees them: all descend from the first.
+// pids are the processes inside as this node sees them: all descend from the first. Of an
+// engine elsewhere it sees none.
 func (s *sandbox) pids() []int {
-	if !s.record.Session.Alive() {
+	if s.record.Piped || !s.record.Session.Alive() {
 		return nil
 	}
 	below, err := process.Descendants(s.record.Session.PID)

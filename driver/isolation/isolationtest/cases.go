@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -65,7 +66,11 @@ func testIdentity(t *testing.T, r *rig) {
 			t.Errorf("%s: %q, want %q (%s)", script, got.out, want, got.err)
 		}
 	}
-	if text, err := os.ReadFile(r.order.Home + "/marker"); err != nil || string(text) != "kept\n" {
+	read := os.ReadFile
+	if r.suite.ReadHome != nil {
+		read = func(path string) ([]byte, error) { return r.suite.ReadHome(t, r.order, path) }
+	}
+	if text, err := read(r.order.Home + "/marker"); err != nil || string(text) != "kept\n" {
 		t.Errorf("the home is not the profile's: %q %v", text, err) // DOC-11
 	}
 	if entries, err := os.ReadDir(r.order.DialDir); err != nil || len(entries) != 1 {
@@ -90,6 +95,9 @@ func testUsage(t *testing.T, r *rig) {
 	must(t, err)
 	if u.Memory == nil || u.Memory.Usage < 1<<20 || u.CPU == nil || u.CPU.Total <= 0 || u.Pids == nil || u.Pids.Current < 5 {
 		t.Errorf("a desktop uses %+v %+v %+v", u.Memory, u.CPU, u.Pids)
+	}
+	if r.sandbox.Record().Piped {
+		return // this node sees none of its processes
 	}
 	running := processesOf(r.order.Account.UID)
 	for _, pid := range u.PIDs {
@@ -246,7 +254,7 @@ func testCallerLeft(t *testing.T, r *rig) {
 		t.Fatal("the command says nothing")
 	}
 	must(t, stream.Close())
-	for end := time.Now().Add(limit); strings.Contains(fmt.Sprint(processesOf(r.order.Account.UID)), ":sleep"); {
+	for end := time.Now().Add(limit); strings.Contains(fmt.Sprint(r.processes(t)), ":sleep"); {
 		if time.Now().After(end) {
 			t.Fatal("the command outlives its caller")
 		}
@@ -255,18 +263,37 @@ func testCallerLeft(t *testing.T, r *rig) {
 
 // testSupervisorDied: the session dials the next one, and the X server is the same (S11).
 func testSupervisorDied(t *testing.T, r *rig) {
-	before := xservers(r)
+	before := xservers(t, r)
 	r.endSupervisor(unix.SIGKILL)
 	r.supervise(nil)
 	r.awaitReady()
-	if after := xservers(r); len(before) != 1 || fmt.Sprint(before) != fmt.Sprint(after) {
+	if after := xservers(t, r); len(before) != 1 || fmt.Sprint(before) != fmt.Sprint(after) {
 		t.Errorf("X servers before %v and after %v", before, after)
 	}
 }
 
-func xservers(r *rig) []int {
+// processes are those of the desktop by pid: on this node, or where it sees none of them
+// as they are inside.
+func (r *rig) processes(t *testing.T) map[int]string {
+	t.Helper()
+	if !r.sandbox.Record().Piped {
+		return processesOf(r.order.Account.UID)
+	}
+	found := map[int]string{}
+	listed := r.shell(t, `for p in /proc/[0-9]*; do echo "${p#/proc/} $(cat $p/comm)"; done 2>/dev/null`)
+	for line := range strings.Lines(listed.out) {
+		pid, name, _ := strings.Cut(strings.TrimSpace(line), " ")
+		if n, err := strconv.Atoi(pid); err == nil && name != "" {
+			found[n] = name
+		}
+	}
+	return found
+}
+
+func xservers(t *testing.T, r *rig) []int {
+	t.Helper()
 	var pids []int
-	for pid, name := range processesOf(r.order.Account.UID) {
+	for pid, name := range r.processes(t) {
 		if strings.HasPrefix(name, "Xvnc") || strings.HasPrefix(name, "Xtigervnc") {
 			pids = append(pids, pid)
 		}
@@ -360,6 +387,10 @@ func testIntent(t *testing.T, s Suite, binary string) {
 	must(t, err)
 	must(t, left.Kill(ctx))
 	must(t, left.Remove(ctx))
+	select {
+	case <-r.sandbox.Done():
+	case <-ctx.Done():
+	}
 	if session.Alive() {
 		t.Error("the session still runs")
 	}

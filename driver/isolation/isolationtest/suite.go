@@ -30,6 +30,8 @@ type Suite struct {
 	// Inside are shell scripts and what they print inside a running screen, besides what
 	// holds everywhere.
 	Inside map[string]string
+	// ReadHome reads a file below the home where that is not on this node; nil where it is.
+	ReadHome func(t *testing.T, order isolation.Order, path string) ([]byte, error)
 	// Destroy takes a sandbox away as somebody outside would.
 	Destroy func(t *testing.T, record isolation.Record)
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-package docker
+package isolation
 
 import (
 	"encoding/json"
@@ -22,10 +22,10 @@ var addedCalls = []string{
 	"pidfd_getfd",
 }
 
-// seccompProfile is docker's default profile with addedCalls allowed, as JSON. What a
+// SeccompProfile is docker's default profile with addedCalls allowed, as JSON. What a
 // new user namespace would give a process beyond that (mount, bpf and the like) stays
 // refused: the profile looks at the container's capabilities, and it has none.
-var seccompProfile = sync.OnceValues(func() (string, error) {
+var SeccompProfile = sync.OnceValues(func() (string, error) {
 	profile := seccomp.DefaultProfile()
 	// A call with several rules is a matter of the library's taste; these get one.
 	for _, rule := range profile.Syscalls {

@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package docker
+
+import (
+	"archive/tar"
+	"context"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/docker/docker/api/types/filters"
+	"github.com/docker/docker/api/types/volume"
+	"golang.org/x/sys/unix"
+
+	"github.com/botscreen/botscreen/driver/isolation"
+	"github.com/botscreen/botscreen/driver/isolation/isolationtest"
+)
+
+// elsewhereVariable says to a test that its engine is elsewhere by now: "pids" where it
+// sees none of the engine's processes, "files" where the engine sees none of its files
+// either.
+const elsewhereVariable = "BOTSCREEN_TEST_ELSEWHERE"
+
+// elsewhere runs the test that calls it anew, with all that it starts, in namespaces of
+// its own, in which the engine is as far away as one on another kernel. It returns true in
+// that run and false in the one that only passes on what comes of it.
+func elsewhere(t *testing.T, what string) bool {
+	t.Helper()
+	if os.Getenv(elsewhereVariable) != "" {
+		must(t, unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""))
+		must(t, unix.Mount("proc", "/proc", "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, ""))
+		if what == "files" {
+			must(t, unix.Mount("tmpfs", os.TempDir(), "tmpfs", 0, "mode=0711"))
+		}
+		return true
+	}
+	boundary(t) // the same needs
+	dir, err := os.MkdirTemp("", "bsx-")
+	must(t, err)
+	defer os.RemoveAll(dir)
+	must(t, os.Chmod(dir, 0o711))
+	arguments := []string{"-test.run", "^" + regexp.QuoteMeta(t.Name()) + "$", "-test.v", "-test.timeout", "5m"}
+	cmd := exec.CommandContext(t.Context(), os.Args[0], arguments...)
+	cmd.Env = append(os.Environ(), elsewhereVariable+"="+what, "TMPDIR="+dir)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWPID | unix.CLONE_NEWNS}
+	out, err := cmd.CombinedOutput()
+	t.Logf("%s", out)
+	if err != nil {
+		t.Errorf("elsewhere it ends with %v", err)
+	}
+	if strings.Contains(string(out), "--- SKIP") {
+		t.Skip("skipped elsewhere, see above")
+	}
+	return false
+}
+
+// removeHomes takes away the homes that a driver's containers have on the engine.
+func removeHomes(t *testing.T, b *Boundary) {
+	t.Helper()
+	t.Cleanup(func() {
+		ctx := context.Background()
+		all, err := b.api.VolumeList(ctx, volume.ListOptions{Filters: filters.NewArgs(filters.Arg("label", labelOwner+"="+b.owner))})
+		must(t, err)
+		for _, v := range all.Volumes {
+			must(t, b.api.VolumeRemove(ctx, v.Name, true))
+		}
+	})
+}
+
+// A driver whose engine is elsewhere finds that out by itself, and everything holds that
+// holds on this node: the whole suite, over the pipe.
+func TestConformanceElsewhere(t *testing.T) {
+	if !elsewhere(t, "files") {
+		return
+	}
+	b, reference := boundary(t), desktopImage(t)
+	isolationtest.Run(t, isolationtest.Suite{
+		Image: reference, Inside: inside(t),
+		New: func(t *testing.T) isolation.Boundary {
+			again := boundary(t)
+			removeHomes(t, again)
+			return again
+		},
+		Left: func(t *testing.T, order isolation.Order) []string { return containersOf(t, b, order.Instance) },
+		ReadHome: func(t *testing.T, order isolation.Order, path string) ([]byte, error) {
+			return readInside(t, b, order, path)
+		},
+		Destroy: destroy(b),
+	})
+}
+
+// readInside reads a file of a container as its engine has it.
+func readInside(t *testing.T, b *Boundary, order isolation.Order, path string) ([]byte, error) {
+	t.Helper()
+	content, _, err := b.api.CopyFromContainer(bounded(t), containerOf(t, b, order.Instance), path)
+	if err != nil {
+		return nil, err
+	}
+	defer content.Close()
+	archive := tar.NewReader(content)
+	if _, err := archive.Next(); err != nil {
+		return nil, err
+	}
+	return io.ReadAll(archive)
+}
+
+// newElsewhere is a boundary and an order for a session that nobody supervises.
+func newElsewhere(t *testing.T) (*Boundary, isolation.Order) {
+	t.Helper()
+	b := boundary(t)
+	removeHomes(t, b)
+	return b, newOrder(t, emptyImage(t, b))
+}
+
+// Where the files are shared and the processes are not, as with a virtual machine, the
+// first container tells: no process of this node is in it.
+func TestElsewhereByProcesses(t *testing.T) {
+	if !elsewhere(t, "pids") {
+		return
+	}
+	b, order := newElsewhere(t)
+	s := launched(t, b, order)
+	if !b.elsewhere.Load() || !s.record.Piped || !s.record.Session.Alive() {
+		t.Errorf("elsewhere %t, record %+v", b.elsewhere.Load(), s.record)
+	}
+	if left := containersOf(t, b, order.Instance); len(left) != 1 {
+		t.Errorf("containers %v: the one that told is not gone", left)
+	}
+	// X5: nothing of this node is bound there.
+	found, err := b.api.ContainerInspect(bounded(t), s.record.Container)
+	must(t, err)
+	for _, m := range found.Mounts {
+		if m.Type == "bind" {
+			t.Errorf("bound: %+v", m)
+		}
+	}
+	order.Volumes = []isolation.Volume{{Base: order.Home, Path: ".", Target: "/data"}}
+	var refused *RefusedError
+	if _, err := b.Launch(bounded(t), order); !errors.As(err, &refused) || !strings.Contains(refused.Sentence(), "`volumes`") {
+		t.Errorf("volumes elsewhere: %v", err)
+	}
+}
+
+// The pipe and the screen end with each other, and the words say what happened.
+func TestElsewhereCut(t *testing.T) {
+	if !elsewhere(t, "files") {
+		return
+	}
+	b, order := newElsewhere(t)
+	s := launched(t, b, order)
+	must(t, unix.Kill(s.record.Session.PID, unix.SIGKILL))
+	awaitDone(t, s)
+	if reason := s.EndReason(); !strings.Contains(reason, "was cut") {
+		t.Errorf("the reason is %q", reason)
+	}
+	found, err := b.api.ContainerInspect(bounded(t), s.record.Container)
+	must(t, err)
+	if found.State.Running {
+		t.Error("the container goes on")
+	}
+
+	_, order = newElsewhere(t)
+	s = launched(t, b, order)
+	must(t, b.api.ContainerKill(bounded(t), s.record.Container, "KILL"))
+	awaitDone(t, s)
+	if status, ok := s.Status(); !ok || status != killed || s.EndReason() != "" {
+		t.Errorf("%+v %t %q", status, ok, s.EndReason())
+	}
+}
+
+// X38: an intent whose launch died names a container elsewhere, and its engine a pid that
+// is a stranger's here; the stranger is left alone.
+func TestElsewhereIntent(t *testing.T) {
+	if !elsewhere(t, "pids") {
+		return
+	}
+	b, order := newElsewhere(t)
+	s := launched(t, b, order)
+	found, err := b.api.ContainerInspect(bounded(t), s.record.Container)
+	must(t, err)
+	left, err := b.Adopt(bounded(t), b.Intent(order))
+	must(t, err)
+	if left.Session().PID != 0 {
+		t.Errorf("pid %d of the engine's is taken for one of this node (%d)", left.Session().PID, found.State.Pid)
+	}
+	must(t, left.Kill(bounded(t)))
+	awaitDone(t, s)
+	must(t, left.Remove(bounded(t)))
+	if left := containersOf(t, b, order.Instance); len(left) > 0 {
+		t.Errorf("left %v", left)
+	}
+}
