@@ -25,8 +25,8 @@ const (
 
 // Screenshot takes a picture over a connection of its own, which sends no input. It is
 // refused while a person has control, before and after: a picture that a take and a
-// return fell into is thrown away (rule L6). One that waits for the screen ends at once
-// at a change of hands.
+// return fell into is thrown away (rule L6). At a change of hands it ends at once and does
+// not wait for the screen, which may be busy.
 func (s *supervisor) Screenshot(ctx context.Context, caller controlserver.Caller, req control.ScreenshotRequest) (control.Screenshot, error) {
 	fence := s.admit
 	if req.Thumbnail {
@@ -47,12 +47,9 @@ func (s *supervisor) Screenshot(ctx context.Context, caller controlserver.Caller
 		return control.Screenshot{}, err
 	}
 	defer end()
-	if req.Until != "" {
-		var cancel context.CancelFunc
-		ctx, cancel = s.whileAdmitted(ctx, seen)
-		defer cancel()
-	}
-	shot, err := s.shoot(ctx, req)
+	looking, cancel := s.whileAdmitted(ctx, func() error { return fence(seen) })
+	defer cancel()
+	shot, err := s.shoot(looking, req)
 	if refusal := fence(seen); refusal != nil {
 		return control.Screenshot{}, refusal
 	}
@@ -76,19 +73,19 @@ func (s *supervisor) admitThumbnail(caller controlserver.Caller, seen lease.Epoc
 	}
 }
 
-// whileAdmitted gives a context that ends when what began at this epoch is not admitted
-// any more.
-func (s *supervisor) whileAdmitted(ctx context.Context, seen lease.Epoch) (context.Context, context.CancelFunc) {
+// whileAdmitted gives a context that ends when the fence says that what began behind it
+// is not admitted any more.
+func (s *supervisor) whileAdmitted(ctx context.Context, fence func() error) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(ctx)
 	go func() {
 		defer cancel()
 		for {
-			_, changed := s.keeper.Lease()
-			if s.keeper.Admit(seen) != nil {
+			changing := s.keeper.Changing()
+			if fence() != nil {
 				return
 			}
 			select {
-			case <-changed:
+			case <-changing:
 			case <-ctx.Done():
 				return
 			}

@@ -77,6 +77,8 @@ func (k *Keeper) truth(onDisk Lease, certain bool) Lease {
 func (k *Keeper) handOver(from, to Lease) error {
 	k.mu.Lock()
 	k.to = &to
+	close(k.changing)
+	k.changing = make(chan struct{})
 	k.mu.Unlock()
 	if to.Held() && k.options.Prepare != nil {
 		if err := k.options.Prepare(from, to); err != nil {

@@ -88,6 +88,7 @@ type Keeper struct {
 	// notBefore is when what could not be written is tried again.
 	notBefore time.Time
 	changed   chan struct{} // closed and replaced whenever something above changes
+	changing  chan struct{} // closed and replaced whenever hands begin to change
 }
 
 // OpenKeeper loads the lease. Where the disk takes no write it keeps what it read, and
@@ -104,7 +105,7 @@ func OpenKeeper(store *Store, options Options) (*Keeper, error) {
 	if options.Notify == nil {
 		options.Notify = func(Notice) {}
 	}
-	return &Keeper{store: store, options: options, lease: l, trouble: err, streams: map[ViewerID]int{}, changed: make(chan struct{})}, nil
+	return &Keeper{store: store, options: options, lease: l, trouble: err, streams: map[ViewerID]int{}, changed: make(chan struct{}), changing: make(chan struct{})}, nil
 }
 
 // Lease returns the lease that holds and a channel that closes at the next change.
@@ -112,6 +113,14 @@ func (k *Keeper) Lease() (Lease, <-chan struct{}) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.lease, k.changed
+}
+
+// Changing returns a channel that closes when hands begin to change: Admit refuses from
+// then on, and the lease is seen only when the disk has it.
+func (k *Keeper) Changing() <-chan struct{} {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.changing
 }
 
 // Trouble is why the lease could not be written, nil when it is on disk.

@@ -250,6 +250,7 @@ func TestHandoverComesFirst(t *testing.T) {
 	var k *Keeper
 	var calls int
 	store := NewStore(openDir(t, t.TempDir()), Origin{Fresh: true})
+	var changing <-chan struct{}
 	k, err := OpenKeeper(store, Options{Policy: DefaultPolicy(), Handover: func(from, to Lease) {
 		calls++
 		if seen, _ := k.Lease(); seen != from {
@@ -263,10 +264,17 @@ func TestHandoverComesFirst(t *testing.T) {
 		if k.Holds("a") || k.Holds("b") {
 			t.Error("a human holds while hands change")
 		}
+		select {
+		case <-changing:
+			changing = k.Changing()
+		default:
+			t.Error("who acts was not told that hands change")
+		}
 	}})
 	if err != nil {
 		t.Fatal(err)
 	}
+	changing = k.Changing()
 	mustTake(t, k, "a")
 	mustTake(t, k, "a") // no change
 	mustTake(t, k, "b")

@@ -85,7 +85,7 @@ func (r *Relay) pause(ctx context.Context, seen lease.Epoch, d time.Duration) er
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	for {
-		_, changed := r.lease.Lease()
+		changing := r.lease.Changing()
 		if err := r.lease.Admit(seen); err != nil {
 			return err
 		}
@@ -94,7 +94,7 @@ func (r *Relay) pause(ctx context.Context, seen lease.Epoch, d time.Duration) er
 			return nil
 		case <-ctx.Done():
 			return context.Cause(ctx)
-		case <-changed:
+		case <-changing:
 		}
 	}
 }
