@@ -69,6 +69,7 @@ var everywhere = []acceptance{
 	{"an agent uses its screen by MCP", usedByMCP},
 	{"a VNC program on a port with a password", viewedOnAPort},
 	{"two people in browsers, one takes over", takenOverInBrowsers},
+	{"a program takes the focus from a person", focusStolen},
 	{"tickets at the viewer listener", ticketsAtTheListener},
 	{"a ticket without a listener", noListener},
 	{"the end of a view in words", endsInWords},

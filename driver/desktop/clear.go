@@ -59,12 +59,27 @@ func (d *Desktop) endChosen(ctx context.Context, chosen func(pid int) bool) erro
 	}
 }
 
-// own are the processes of the plan, by pid: Xvnc, bus, xfconfd, the Xfce components with
-// the panel's plugins, and the job's command with what it started.
+// own are the processes of the plan, by pid: the desktop's components, and the job's
+// command with what it started.
 func (d *Desktop) own() map[int]struct{} {
+	own := d.ofDesktop()
+	d.mu.Lock()
+	command := d.command
+	d.mu.Unlock()
+	if command != nil {
+		own[command.pid] = struct{}{}
+		for _, pid := range below(command.pid) {
+			own[pid] = struct{}{}
+		}
+	}
+	return own
+}
+
+// ofDesktop are Xvnc, bus, xfconfd and the Xfce components with the panel's plugins, by
+// pid.
+func (d *Desktop) ofDesktop() map[int]struct{} {
 	d.mu.Lock()
 	programs := slices.Concat(d.core, d.parts)
-	command := d.command
 	d.mu.Unlock()
 	own := map[int]struct{}{}
 	for _, c := range programs {
@@ -76,12 +91,6 @@ func (d *Desktop) own() map[int]struct{} {
 			if isPanelPlugin(pid) {
 				own[pid] = struct{}{}
 			}
-		}
-	}
-	if command != nil {
-		own[command.pid] = struct{}{}
-		for _, pid := range below(command.pid) {
-			own[pid] = struct{}{}
 		}
 	}
 	return own
@@ -104,16 +113,8 @@ func isPanelPlugin(pid int) bool {
 // cutClients ends the X connections of everybody who is not of the plan, such as a
 // program outside that was given a cookie or a connection.
 func (d *Desktop) cutClients(ctx context.Context) error {
-	done := make(chan error, 1)
-	go func() { done <- d.view.cutClients(d.ownClients()) }()
-	select {
-	case err := <-done:
-		return err
-	case <-d.done:
-		return errors.New("cut X clients off: the desktop has ended")
-	case <-ctx.Done():
-		return fmt.Errorf("cut X clients off: %w", context.Cause(ctx))
-	}
+	_, err := watched(ctx, d, "cut X clients off", func() (struct{}, error) { return struct{}{}, d.view.cutClients(d.ownClients()) })
+	return err
 }
 
 // ownClients are whose connections stay: the plan's, and ours.

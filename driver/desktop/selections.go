@@ -4,7 +4,6 @@ package desktop
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/jezek/xgb/xproto"
@@ -47,24 +46,11 @@ type Pointer struct {
 
 // Pointer asks the X server.
 func (d *Desktop) Pointer(ctx context.Context) (Pointer, error) {
-	type result struct {
-		reply *xproto.QueryPointerReply
-		err   error
-	}
-	asked := make(chan result, 1) // replies cannot be interrupted, see Windows
-	go func() {
+	return watched(ctx, d, "ask for pointer", func() (Pointer, error) {
 		reply, err := xproto.QueryPointer(d.view.conn, d.view.root).Reply()
-		asked <- result{reply, err}
-	}()
-	select {
-	case r := <-asked:
-		if r.err != nil {
-			return Pointer{}, fmt.Errorf("ask for pointer: %w", r.err)
+		if err != nil {
+			return Pointer{}, fmt.Errorf("ask for pointer: %w", err)
 		}
-		return Pointer{X: int(r.reply.RootX), Y: int(r.reply.RootY), Buttons: int(r.reply.Mask >> 8 & 0x1f)}, nil
-	case <-d.done:
-		return Pointer{}, errors.New("ask for pointer: the desktop has ended")
-	case <-ctx.Done():
-		return Pointer{}, fmt.Errorf("ask for pointer: %w", context.Cause(ctx))
-	}
+		return Pointer{X: int(reply.RootX), Y: int(reply.RootY), Buttons: int(reply.Mask >> 8 & 0x1f)}, nil
+	})
 }

@@ -30,6 +30,9 @@ type order struct {
 	Text     string        `json:"text"`
 	Argv     []string      `json:"argv"`
 	Marked   bool          `json:"marked"`
+	Grabs    bool          `json:"grabs"`
+	Client   uint32        `json:"client"`
+	PID      int           `json:"pid"`
 }
 
 // wireOptions are the Options without what cannot be sent.
@@ -67,6 +70,7 @@ type news struct {
 	Env     []string `json:"env,omitempty"`
 	Fence   Fence    `json:"fence,omitzero"`
 	Windows []Window `json:"windows,omitempty"`
+	Focus   Focus    `json:"focus"`
 	Pointer Pointer  `json:"pointer,omitzero"`
 	Text    string   `json:"text,omitempty"`   // of the clipboard
 	Greets  int      `json:"greets,omitempty"` // RFB connections that were greeted
@@ -161,6 +165,10 @@ func (s *testSession) obey(o order) {
 		err = s.desktop.EndMarked(ctx)
 	case "clear":
 		err = s.desktop.Clear(ctx)
+	case "focus":
+		answer.Focus, err = s.desktop.Focus(ctx, o.Grabs)
+	case "end client":
+		err = s.desktop.EndClient(ctx, o.Client, o.PID)
 	case "lines":
 		answer.Lines = s.desktop.LastLines()
 	}

@@ -19,24 +19,7 @@ const maxWindows = 256
 // to top, panel and background included. At most 256 are listed. Titles, types
 // and pids are claims of the windows' owners.
 func (d *Desktop) Windows(ctx context.Context) ([]Window, error) {
-	type result struct {
-		windows []Window
-		err     error
-	}
-	// The library's replies cannot be interrupted; a dead server ends them.
-	listed := make(chan result, 1)
-	go func() {
-		windows, err := d.view.windows()
-		listed <- result{windows, err}
-	}()
-	select {
-	case r := <-listed:
-		return r.windows, r.err
-	case <-d.done:
-		return nil, fmt.Errorf("list windows: the desktop has ended")
-	case <-ctx.Done():
-		return nil, fmt.Errorf("list windows: %w", context.Cause(ctx))
-	}
+	return watched(ctx, d, "list windows", d.view.windows)
 }
 
 func (x *xclient) windows() ([]Window, error) {

@@ -219,3 +219,26 @@ func (x *xclient) text(w xproto.Window, name string) (string, error) {
 	}
 	return string(reply.Value), nil
 }
+
+// watched does what waits for the X server: the library's replies cannot be interrupted,
+// a dead server ends them.
+func watched[T any](ctx context.Context, d *Desktop, what string, do func() (T, error)) (T, error) {
+	type result struct {
+		value T
+		err   error
+	}
+	done := make(chan result, 1)
+	go func() {
+		value, err := do()
+		done <- result{value, err}
+	}()
+	var none T
+	select {
+	case r := <-done:
+		return r.value, r.err
+	case <-d.done:
+		return none, fmt.Errorf("%s: the desktop has ended", what)
+	case <-ctx.Done():
+		return none, fmt.Errorf("%s: %w", what, context.Cause(ctx))
+	}
+}

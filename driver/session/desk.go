@@ -25,7 +25,7 @@ const (
 const deskLimit = 8 * time.Second
 
 // handleDesk answers what the session's own X clients know, one request of Windows,
-// Pointer and the clipboard. It owns what was passed.
+// Pointer, the focus and the clipboard. It owns what was passed.
 func (s *session) handleDesk(l *link, packet dialhome.Packet, passed []*dialhome.Descriptor) {
 	defer dialhome.CloseAll(passed)
 	d := s.running()
@@ -50,6 +50,10 @@ func askDesk(ctx context.Context, d *desktop.Desktop, packet dialhome.Packet, pa
 	case dialhome.OpPointer:
 		at, err := d.Pointer(ctx)
 		return dialhome.Pointer{X: at.X, Y: at.Y, Buttons: at.Buttons}, err
+	case dialhome.OpFocus:
+		return focusOf(ctx, d, packet)
+	case dialhome.OpEndClient:
+		return nil, endClient(ctx, d, packet)
 	case dialhome.OpWipeClipboard:
 		return nil, d.WipeClipboard(ctx)
 	}
@@ -82,6 +86,23 @@ func windowsOf(ctx context.Context, d *desktop.Desktop) (dialhome.Windows, error
 		})
 	}
 	return list, nil
+}
+
+func focusOf(ctx context.Context, d *desktop.Desktop, packet dialhome.Packet) (dialhome.Focus, error) {
+	var request dialhome.LookForFocus
+	if err := dialhome.Decode(packet.Body, &request); err != nil {
+		return dialhome.Focus{}, err
+	}
+	f, err := d.Focus(ctx, request.Grabs)
+	return dialhome.Focus{Client: f.Client, PID: f.PID, Program: f.Program.String(), Title: f.Title.String(), Grabbed: f.Grabbed}, err
+}
+
+func endClient(ctx context.Context, d *desktop.Desktop, packet dialhome.Packet) error {
+	var request dialhome.EndClient
+	if err := dialhome.Decode(packet.Body, &request); err != nil {
+		return err
+	}
+	return d.EndClient(ctx, request.Client, request.PID)
 }
 
 // readClipboard writes the text into the supervisor's file, which has room for it.

@@ -189,7 +189,7 @@ func (s *session) handle(l *link, packet dialhome.Packet, passed []*dialhome.Des
 	case dialhome.OpExec:
 		go s.handleExec(l, packet, passed)
 		return
-	case dialhome.OpWindows, dialhome.OpPointer, dialhome.OpReadClipboard, dialhome.OpSetClipboard, dialhome.OpWipeClipboard:
+	case dialhome.OpWindows, dialhome.OpPointer, dialhome.OpFocus, dialhome.OpEndClient, dialhome.OpReadClipboard, dialhome.OpSetClipboard, dialhome.OpWipeClipboard:
 		go s.handleDesk(l, packet, passed)
 		return
 	case dialhome.OpDial:

@@ -134,6 +134,7 @@ func (s *supervisor) serve(ctx context.Context, d doors) error {
 	all.Go(func() { s.serveViewers(ctx) })
 	all.Go(func() { _ = s.keeper.Run(ctx) }) // ends with ctx alone
 	all.Go(func() { s.watchIdle(ctx) })
+	all.Go(func() { s.watchFocus(ctx) })
 	all.Go(func() {
 		if err := s.run(ctx); err != nil {
 			failed <- err

@@ -75,6 +75,7 @@ type supervisor struct {
 	doorLost bool                  // the path of the agent's socket leads elsewhere
 	commands map[*command]struct{} // those that a takeover ends
 	use      use                   // of the screen
+	thief    dialhome.EndClient    // the X client that took the focus from the person
 	waking   *waking               // nil unless the desktop is being started again
 	browser  *control.Browser      // as the session says; nil: it has said nothing yet
 	resting  string                // why the screen was stopped, where nobody asked

@@ -2,10 +2,7 @@
 
 package relay
 
-import (
-	"github.com/botscreen/botscreen/shared/lease"
-	"github.com/botscreen/botscreen/shared/relay/ticket"
-)
+import "github.com/botscreen/botscreen/shared/lease"
 
 // copied goes to the holder alone: a program of the screen copied this. It is whatever a
 // program says, and must be shown as text.
@@ -20,15 +17,5 @@ func (r *Relay) Copied(epoch lease.Epoch, text string) {
 	if len(text) > maxText {
 		return
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	held, _ := r.lease.Lease()
-	if held.Epoch != epoch || !held.Held() || r.next.Epoch > epoch {
-		return
-	}
-	for _, v := range r.viewers {
-		if v.grant.Mode == ticket.Control && held.HeldBy(v.grant.Viewer) {
-			v.tell(copied{Type: "clipboard", Text: text})
-		}
-	}
+	r.tellHolder(epoch, copied{Type: "clipboard", Text: text})
 }

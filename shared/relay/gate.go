@@ -27,6 +27,8 @@ type gate struct {
 
 	writing atomic.Pointer[net.Conn] // what a write waits for, if any
 	hurried atomic.Int32             // changes of hands that wait for the input lock
+	steered atomic.Int64             // Steered, in nanoseconds
+	typed   atomic.Int64             // Typed, in nanoseconds
 
 	// mu is the input lock. It guards all below and, other than most locks, is held
 	// across writes; a change of hands that waits for one cuts it short.
@@ -102,6 +104,9 @@ func (g *gate) try(by *viewer, m rfb.Message, admit func() error) (sent bool, er
 		return false, errDropped
 	}
 	g.by = by
+	if by != nil {
+		g.noteDoing(m)
+	}
 	g.resized = g.resized || m.Type() == rfb.TypeSetDesktopSize
 	return g.send(m), nil
 }

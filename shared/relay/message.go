@@ -60,7 +60,7 @@ func leaseMessage(g ticket.Grant, l lease.Lease) leased {
 
 // operation is what a viewer may say in a text frame.
 type operation struct {
-	Op     string           `json:"op"` // take, release, deny, paste
+	Op     string           `json:"op"` // take, release, deny, paste, end_program
 	Reason screen.Untrusted `json:"reason"`
 	Text   string           `json:"text"`
 }
@@ -87,6 +87,8 @@ func (v *viewer) operate(text []byte) {
 		v.relay.lease.Deny(v.grant.Viewer)
 	case "paste":
 		v.paste(o.Text)
+	case "end_program":
+		v.endProgram()
 	default:
 		v.tell(failed{Type: "error", Op: o.Op, Message: "unknown operation"})
 	}

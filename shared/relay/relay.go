@@ -56,7 +56,10 @@ type Options struct {
 	// Paste carries a holder's text to the clipboard of the screen, before any key that
 	// was sent after it; nil: text is dropped. It should take at most a second or two.
 	Paste func(ctx context.Context, text string) error
-	Log   *slog.Logger // nil: nothing is logged
+	// EndProgram ends the program that the last FocusNotice named, for the holder; nil:
+	// nobody can. It should take at most a second or two.
+	EndProgram func(ctx context.Context) error
+	Log        *slog.Logger // nil: nothing is logged
 }
 
 // Relay serves one screen. New makes it; Close ends it.

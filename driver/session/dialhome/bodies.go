@@ -190,6 +190,28 @@ type Pointer struct {
 	Buttons int `json:"buttons,omitempty"`
 }
 
+// LookForFocus asks who gets what is typed, and with Grabs whether somebody has grabbed the
+// keyboard.
+type LookForFocus struct {
+	Grabs bool `json:"grabs,omitempty"`
+}
+
+// Focus is who gets what is typed; Client is 0 where that is the desktop itself or nobody.
+// Its words are from inside.
+type Focus struct {
+	Client  uint32 `json:"client,omitempty"`
+	PID     int    `json:"pid,omitempty"` // of the client, in the session's pid namespace
+	Program string `json:"program,omitempty"`
+	Title   string `json:"title,omitempty"`
+	Grabbed bool   `json:"grabbed,omitempty"`
+}
+
+// EndClient names a client as Focus did.
+type EndClient struct {
+	Client uint32 `json:"client"`
+	PID    int    `json:"pid"`
+}
+
 // MaxClipboard bounds the text of a clipboard, in bytes.
 const MaxClipboard = 256 << 10
 

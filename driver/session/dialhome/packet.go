@@ -28,8 +28,10 @@ const (
 
 	OpBrowserOpen Op = "browser_open" // show an address, in the browser that runs or in a new one
 
-	OpWindows Op = "windows" // list the windows
-	OpPointer Op = "pointer" // say where the pointer is
+	OpWindows   Op = "windows"    // list the windows
+	OpPointer   Op = "pointer"    // say where the pointer is
+	OpFocus     Op = "focus"      // say who gets what is typed
+	OpEndClient Op = "end_client" // end the X connection of a client that OpFocus named
 	// With the clipboard a file of the supervisor's rides in the request, which the
 	// session reads from or writes to: a text is longer than a packet.
 	OpReadClipboard Op = "read_clipboard"

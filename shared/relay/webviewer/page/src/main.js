@@ -43,16 +43,33 @@ function told(message) {
     case "clipboard":
       copied(message.text);
       break;
+    case "focus":
+      focusMoved(message);
+      break;
     case "error":
       notice(`${operations[message.op] ?? "This"} did not work: ${message.message}.`);
       break;
   }
 }
 
-const operations = { take: "Taking over", release: "Handing back", paste: "The paste", deny: "Refusing" };
+const operations = { take: "Taking over", release: "Handing back", paste: "The paste", deny: "Refusing", end_program: "Ending the program" };
 
 function quoted(reason) {
   return reason ? ` (“${reason}”)` : "";
+}
+
+// focusMoved shows that what is typed may go elsewhere than the person thinks (X44). The
+// words are the screen's.
+function focusMoved({ program, title, grabbed }) {
+  if (!holding) {
+    return;
+  }
+  if (grabbed) {
+    notice("A program on the screen has grabbed the keyboard: it gets what you type, whichever window you see in front.");
+    return;
+  }
+  const name = `${program || "A program"}${quoted(title)}`;
+  notice(`${name} came to the front without you, and gets what you type.`, "End that program", () => connection.say({ op: "end_program" }));
 }
 
 function leased(message) {
