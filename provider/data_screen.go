@@ -8,11 +8,12 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/hashicorp/terraform-plugin-framework-timeouts/resource/timeouts"
+	"github.com/hashicorp/nomad/api"
 	"github.com/hashicorp/terraform-plugin-framework-validators/stringvalidator"
 	"github.com/hashicorp/terraform-plugin-framework/attr"
 	"github.com/hashicorp/terraform-plugin-framework/datasource"
 	"github.com/hashicorp/terraform-plugin-framework/datasource/schema"
+	"github.com/hashicorp/terraform-plugin-framework/diag"
 	"github.com/hashicorp/terraform-plugin-framework/path"
 	"github.com/hashicorp/terraform-plugin-framework/schema/validator"
 	"github.com/hashicorp/terraform-plugin-framework/types"
@@ -42,9 +43,7 @@ func (d *screenData) Configure(_ context.Context, req datasource.ConfigureReques
 }
 
 func (d *screenData) Read(ctx context.Context, req datasource.ReadRequest, resp *datasource.ReadResponse) {
-	m := screenModel{Timeouts: timeouts.Value{Object: types.ObjectNull(map[string]attr.Type{
-		"create": types.StringType, "update": types.StringType, "delete": types.StringType})}}
-	m.RestartTriggers, m.Meta = types.MapNull(types.StringType), types.MapNull(types.StringType)
+	m := blankScreen()
 	for name, into := range map[string]*types.String{"name": &m.Name, "namespace": &m.Namespace, "job_id": &m.JobID} {
 		resp.Diagnostics.Append(req.Config.GetAttribute(ctx, path.Root(name), into)...)
 	}
@@ -108,16 +107,12 @@ func (d *screensData) Metadata(_ context.Context, req datasource.MetadataRequest
 }
 
 func (d *screensData) Schema(_ context.Context, _ datasource.SchemaRequest, resp *datasource.SchemaResponse) {
-	statuses := make([]string, len(nomadjob.Statuses))
-	for i, s := range nomadjob.Statuses {
-		statuses[i] = string(s)
-	}
 	resp.Schema = schema.Schema{
 		MarkdownDescription: "The screens that were declared in a namespace, sorted by name.",
 		Attributes: map[string]schema.Attribute{
 			"namespace": dataNamespace(),
 			"profile":   schema.StringAttribute{Optional: true, MarkdownDescription: "Only screens of this profile."},
-			"status":    schema.StringAttribute{Optional: true, Validators: []validator.String{stringvalidator.OneOf(statuses...)}, MarkdownDescription: "Only screens with this status."},
+			"status":    schema.StringAttribute{Optional: true, Validators: []validator.String{stringvalidator.OneOf(statusWords()...)}, MarkdownDescription: "Only screens with this status."},
 			"screens": schema.ListNestedAttribute{Computed: true, MarkdownDescription: "What was found.", NestedObject: schema.NestedAttributeObject{Attributes: map[string]schema.Attribute{
 				"name": computedText("Name."), "namespace": computedText("Nomad namespace."), "job_id": computedText("ID of its job."), "profile": computedText("Name of its profile."),
 				"status": computedText("What it is doing."), "isolation": computedText("Where it runs."), "holder": computedText("Who may send input: `agent` or `human`; empty where nobody."),
@@ -137,25 +132,33 @@ func (d *screensData) Read(ctx context.Context, req datasource.ReadRequest, resp
 	if resp.Diagnostics.HasError() {
 		return
 	}
-	all, err := nomadjob.ListDeclared(ctx, client, m.Namespace.ValueString())
-	if err != nil {
-		resp.Diagnostics.Append(d.cluster.explain(err, operation{doing: "list jobs and allocations", namespace: m.Namespace.ValueString(), needs: `capabilities = ["list-jobs", "read-job"]`}))
+	items, diags := d.cluster.screens(ctx, client, m.Namespace.ValueString(), m.Profile, m.Status)
+	resp.Diagnostics.Append(diags...)
+	if resp.Diagnostics.HasError() {
 		return
 	}
-	items := []screenItem{}
-	for _, one := range all {
-		item := itemOf(one)
-		if first(one.Job.Meta[nomadjob.MetaRecords], nomadjob.DefaultPrefix) != d.cluster.prefix ||
-			!m.Profile.IsNull() && item.Profile != m.Profile.ValueString() || !m.Status.IsNull() && item.Status != m.Status.ValueString() {
-			continue
-		}
-		items = append(items, item)
-	}
-	slices.SortFunc(items, func(a, b screenItem) int { return strings.Compare(a.Name, b.Name) })
 	list, diags := types.ListValueFrom(ctx, screenItemType, items)
 	resp.Diagnostics.Append(diags...)
 	m.Screens = list
 	resp.Diagnostics.Append(resp.State.Set(ctx, m)...)
+}
+
+// screens are the declared screens of a namespace whose records are below the provider's
+// prefix, sorted by name: two requests, however many there are.
+func (c *cluster) screens(ctx context.Context, client *api.Client, namespace string, profile, status types.String) ([]screenItem, diag.Diagnostics) {
+	all, err := nomadjob.ListDeclared(ctx, client, namespace)
+	if err != nil {
+		return nil, diag.Diagnostics{c.explain(err, operation{doing: "list jobs and allocations", namespace: namespace, needs: `capabilities = ["list-jobs", "read-job"]`})}
+	}
+	items := []screenItem{}
+	for _, one := range all {
+		item := itemOf(one)
+		if first(one.Job.Meta[nomadjob.MetaRecords], nomadjob.DefaultPrefix) == c.prefix && !wrong(profile, item.Profile) && !wrong(status, item.Status) {
+			items = append(items, item)
+		}
+	}
+	slices.SortFunc(items, func(a, b screenItem) int { return strings.Compare(a.Name, b.Name) })
+	return items, nil
 }
 
 func itemOf(d nomadjob.DeclaredStub) screenItem {

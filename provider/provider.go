@@ -7,9 +7,11 @@ import (
 
 	"github.com/hashicorp/terraform-plugin-framework-validators/int64validator"
 	"github.com/hashicorp/terraform-plugin-framework-validators/stringvalidator"
+	"github.com/hashicorp/terraform-plugin-framework/action"
 	"github.com/hashicorp/terraform-plugin-framework/datasource"
 	"github.com/hashicorp/terraform-plugin-framework/ephemeral"
 	"github.com/hashicorp/terraform-plugin-framework/function"
+	"github.com/hashicorp/terraform-plugin-framework/list"
 	"github.com/hashicorp/terraform-plugin-framework/path"
 	"github.com/hashicorp/terraform-plugin-framework/provider"
 	"github.com/hashicorp/terraform-plugin-framework/provider/schema"
@@ -32,6 +34,8 @@ var (
 	_ provider.Provider                       = (*botscreen)(nil)
 	_ provider.ProviderWithFunctions          = (*botscreen)(nil)
 	_ provider.ProviderWithEphemeralResources = (*botscreen)(nil)
+	_ provider.ProviderWithActions            = (*botscreen)(nil)
+	_ provider.ProviderWithListResources      = (*botscreen)(nil)
 )
 
 func (p *botscreen) Metadata(_ context.Context, _ provider.MetadataRequest, resp *provider.MetadataResponse) {
@@ -50,6 +54,14 @@ func (p *botscreen) DataSources(context.Context) []func() datasource.DataSource 
 
 func (p *botscreen) EphemeralResources(context.Context) []func() ephemeral.EphemeralResource {
 	return []func() ephemeral.EphemeralResource{newTicket}
+}
+
+func (p *botscreen) Actions(context.Context) []func() action.Action {
+	return []func() action.Action{newRestartAction, newStopAction, newRevokeAction}
+}
+
+func (p *botscreen) ListResources(context.Context) []func() list.ListResource {
+	return []func() list.ListResource{newProfileList, newPlacementList, newImageList, newScreenList}
 }
 
 func (p *botscreen) Functions(context.Context) []func() function.Function {

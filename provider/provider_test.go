@@ -5,6 +5,7 @@ package provider
 import (
 	"encoding/json"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -48,14 +49,20 @@ func TestDescriptions(t *testing.T) {
 	for name, s := range resp.EphemeralResourceSchemas {
 		check("ephemeral "+name, s)
 	}
+	for name, s := range resp.ActionSchemas {
+		check("action "+name, s.Schema)
+	}
+	for name, s := range resp.ListResourceSchemas {
+		check("list "+name, s)
+	}
 	for name, f := range resp.Functions {
 		if f.Description == "" || f.Summary == "" {
 			t.Errorf("function %s has no description", name)
 		}
 	}
-	if len(resp.ResourceSchemas) != 4 || len(resp.DataSourceSchemas) != 8 || len(resp.EphemeralResourceSchemas) != 1 || len(resp.Functions) != 2 {
-		t.Errorf("%d resources, %d data sources, %d ephemeral, %d functions", len(resp.ResourceSchemas), len(resp.DataSourceSchemas),
-			len(resp.EphemeralResourceSchemas), len(resp.Functions))
+	got := []int{len(resp.ResourceSchemas), len(resp.DataSourceSchemas), len(resp.EphemeralResourceSchemas), len(resp.Functions), len(resp.ActionSchemas), len(resp.ListResourceSchemas)}
+	if want := []int{4, 8, 1, 2, 3, 4}; !slices.Equal(got, want) {
+		t.Errorf("resources, data sources, ephemeral resources, functions, actions, lists: %v, want %v", got, want)
 	}
 }
 
@@ -140,6 +147,12 @@ func TestPagesAreComplete(t *testing.T) {
 	}
 	for name, s := range resp.DataSourceSchemas {
 		check("data-sources/"+strings.TrimPrefix(name, "botscreen_")+".md", s)
+	}
+	for name, s := range resp.ActionSchemas {
+		check("actions/"+strings.TrimPrefix(name, "botscreen_")+".md", s.Schema)
+	}
+	for name, s := range resp.ListResourceSchemas {
+		check("list-resources/"+strings.TrimPrefix(name, "botscreen_")+".md", s)
 	}
 	for name, s := range resp.EphemeralResourceSchemas {
 		check("ephemeral-resources/"+strings.TrimPrefix(name, "botscreen_")+".md", s)

@@ -8,8 +8,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"strconv"
-	"time"
 
 	"github.com/hashicorp/nomad/api"
 	"github.com/hashicorp/terraform-plugin-framework/diag"
@@ -109,7 +107,7 @@ func (r *screenResource) Update(ctx context.Context, req resource.UpdateRequest,
 	}
 	generation := ""
 	if change.again {
-		generation = strconv.FormatInt(time.Now().UnixNano(), 36)
+		generation = nomadjob.Generation()
 	}
 	if index = a.retype(ctx, index, before); resp.Diagnostics.HasError() {
 		return

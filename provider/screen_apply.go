@@ -163,23 +163,27 @@ func (a *applier) await(ctx context.Context, reg *nomadjob.Registration, limit t
 		}
 		return
 	}
-	err := nomadjob.Await(ctx, a.client, reg.Job, reg.EvalID, goal)
-	var unplaced *nomadjob.UnplacedError
-	var failed *nomadjob.FailedError
-	name := a.model.Name.ValueString()
-	switch {
-	case err == nil:
-	case errors.As(err, &unplaced):
-		a.diags.Append(a.cluster.unplaced(unplaced, a.wanted, diag.SeverityError))
-	case errors.As(err, &failed):
-		a.diags.Append(notStarted(name, failed, limit))
-	default:
-		a.diags.Append(a.cluster.explain(err, readJob(a.model)))
+	if err := nomadjob.Await(ctx, a.client, reg.Job, reg.EvalID, goal); err != nil {
+		a.diags.Append(a.cluster.notUp(err, a.wanted, limit, readJob(a.model)))
 	}
 }
 
+// notUp says why a desktop did not come: no node for it, its end, or what else went wrong.
+// What op keeps is what there is now.
+func (c *cluster) notUp(err error, w nomadjob.Wanted, limit time.Duration, op operation) diag.Diagnostic {
+	var unplaced *nomadjob.UnplacedError
+	var failed *nomadjob.FailedError
+	switch {
+	case errors.As(err, &unplaced):
+		return c.unplaced(unplaced, w, diag.SeverityError)
+	case errors.As(err, &failed):
+		return notStarted(w.Name, failed, limit, op.kept)
+	}
+	return c.explain(err, op)
+}
+
 // notStarted quotes the driver's last words.
-func notStarted(name string, f *nomadjob.FailedError, limit time.Duration) diag.Diagnostic {
+func notStarted(name string, f *nomadjob.FailedError, limit time.Duration, kept string) diag.Diagnostic {
 	summary := fmt.Sprintf("The desktop %q did not start", name)
 	if f.Timeout {
 		summary = fmt.Sprintf("The desktop %q did not start within %s", name, limit)
@@ -195,8 +199,21 @@ func notStarted(name string, f *nomadjob.FailedError, limit time.Duration) diag.
 	if f.Alloc != "" {
 		fmt.Fprintf(&b, "Its allocation is %s: see `nomad alloc status %s`. ", f.Status, f.Alloc[:min(8, len(f.Alloc))])
 	}
-	b.WriteString("A create leaves nothing behind: the job was removed again. After an update the state is what it was before, and the job is the new one: plan again to see it.")
+	b.WriteString(first(kept, "A create leaves nothing behind: the job was removed again. After an update the state is what it was before, and the job is the new one: plan again to see it."))
 	return diag.NewErrorDiagnostic(summary, b.String())
+}
+
+// wantedOf is what a job says about itself, as far as a refusal tells it.
+func wantedOf(name string, job *api.Job) nomadjob.Wanted {
+	w := nomadjob.Wanted{Name: name, PlacementRef: job.Meta[nomadjob.MetaPlacement], Profile: nomadjob.DefaultProfile(), Placement: nomadjob.DefaultPlacement()}
+	task := job.TaskGroups[0].Tasks[0]
+	if kind, ok := task.Config["isolation"].(string); ok {
+		w.Placement.Isolation = kind
+	}
+	if r := task.Resources; r != nil && r.MemoryMB != nil && r.CPU != nil {
+		w.Profile.Memory, w.Profile.CPU = int64(*r.MemoryMB), int64(*r.CPU)
+	}
+	return w
 }
 
 // unplaced says that no node can take the screen. It never suggests the host without the

@@ -62,7 +62,7 @@ func (r *screenResource) Read(ctx context.Context, req resource.ReadRequest, res
 		return
 	}
 	if m.JobID.IsNull() {
-		m.JobID = types.StringValue(r.importedJob(ctx, client, &m))
+		m.JobID = types.StringValue(jobNamed(ctx, client, m.Namespace.ValueString(), m.Name.ValueString()))
 	}
 	found, err := nomadjob.Lookup(ctx, client, m.Namespace.ValueString(), m.JobID.ValueString())
 	if connection.Classify(err) == connection.NotFound {
@@ -89,12 +89,11 @@ func (r *screenResource) Read(ctx context.Context, req resource.ReadRequest, res
 	resp.Diagnostics.Append(resp.State.Set(ctx, m)...)
 }
 
-// importedJob is the job that an import means: the screen's, or the one of that very name.
-func (r *screenResource) importedJob(ctx context.Context, client *api.Client, m *screenModel) string {
-	own := "botscreen-" + m.Name.ValueString()
-	q := (&api.QueryOptions{Namespace: m.Namespace.ValueString()}).WithContext(ctx)
-	if _, _, err := client.Jobs().Info(own, q); connection.Classify(err) == connection.NotFound {
-		return m.Name.ValueString()
+// jobNamed is the job that a name means: the screen's, or the one of that very name.
+func jobNamed(ctx context.Context, client *api.Client, namespace, name string) string {
+	own := "botscreen-" + name
+	if _, _, err := client.Jobs().Info(own, (&api.QueryOptions{Namespace: namespace}).WithContext(ctx)); connection.Classify(err) == connection.NotFound {
+		return name
 	}
 	return own
 }

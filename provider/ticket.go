@@ -76,7 +76,7 @@ func (r *ticketResource) Open(ctx context.Context, req ephemeral.OpenRequest, re
 	}
 	name, namespace := splitID(m.Screen.ValueString())
 	m.Namespace = types.StringValue(first(m.Namespace.ValueString(), namespace, r.cluster.defaultNamespace()))
-	c, diags := r.dial(ctx, m.Namespace.ValueString(), name)
+	c, diags := r.cluster.dial(ctx, m.Namespace.ValueString(), name)
 	resp.Diagnostics.Append(diags...)
 	if resp.Diagnostics.HasError() {
 		return
@@ -84,7 +84,7 @@ func (r *ticketResource) Open(ctx context.Context, req ephemeral.OpenRequest, re
 	defer c.Close()
 	ticket, err := c.MintTicket(ctx, control.TicketRequest{Mode: control.Watch})
 	if err != nil {
-		resp.Diagnostics.Append(r.refused(err, name, m.Namespace.ValueString(), "make a ticket for"))
+		resp.Diagnostics.Append(r.cluster.explain(err, ticketOperation("make a ticket for", name, m.Namespace.ValueString(), "No ticket was made.")))
 		return
 	}
 	m.Ticket, m.URL = types.StringValue(string(ticket.Secret)), optional(ticket.URL())
@@ -106,13 +106,13 @@ func (r *ticketResource) Close(ctx context.Context, req ephemeral.CloseRequest, 
 	if len(text) == 0 || json.Unmarshal(text, &open) != nil {
 		return
 	}
-	c, diags := r.dial(ctx, open.Namespace, open.Screen)
+	c, diags := r.cluster.dial(ctx, open.Namespace, open.Screen)
 	if diags.HasError() {
 		return // no screen, no ticket
 	}
 	defer c.Close()
 	err := c.RevokeTicket(ctx, open.ID)
-	if err != nil && control.KindOf(err) != control.Gone {
+	if kind := control.KindOf(err); err != nil && kind != control.Gone && kind != control.NotFound {
 		resp.Diagnostics.AddWarning("A ticket was not revoked",
 			fmt.Sprintf("The ticket for %s could not be revoked: %s. It expires by itself within a minute.", open.Screen, cause(err)))
 	}
@@ -140,8 +140,8 @@ func (c *cluster) defaultNamespace() string {
 }
 
 // dial reaches the supervisor of a screen.
-func (r *ticketResource) dial(ctx context.Context, namespace, name string) (*control.Client, diag.Diagnostics) {
-	client, diags := r.cluster.client(ctx)
+func (c *cluster) dial(ctx context.Context, namespace, name string) (*control.Client, diag.Diagnostics) {
+	client, diags := c.client(ctx)
 	if diags.HasError() {
 		return nil, diags
 	}
@@ -153,7 +153,7 @@ func (r *ticketResource) dial(ctx context.Context, namespace, name string) (*con
 			found, err = nomadjob.Choose(all, "botscreen-"+name)
 		}
 		if err == nil && found.Live() {
-			exec, execErr := r.cluster.conn.Exec(ctx)
+			exec, execErr := c.conn.Exec(ctx)
 			if execErr == nil {
 				return control.NewClient(nomadjob.Dial(exec, found, control.Hello{V: control.Version})), diags
 			}
@@ -163,15 +163,14 @@ func (r *ticketResource) dial(ctx context.Context, namespace, name string) (*con
 	var missing *nomadjob.NotFoundError
 	if err == nil || errors.As(err, &missing) {
 		diags.AddAttributeError(path.Root("screen"), fmt.Sprintf("No running screen %q in namespace %q", screen.Distrust(name), namespace),
-			"A ticket is made by the screen itself, so it must run. Check `screen`, or start it.")
+			"Tickets are the screen's own, so it must run. Check `screen`, or start it.")
 		return nil, diags
 	}
-	diags.Append(r.cluster.explain(err, operation{doing: "find the screen " + name, namespace: namespace, needs: `capabilities = ["list-jobs", "read-job"]`}))
+	diags.Append(c.explain(err, operation{doing: "find the screen " + name, namespace: namespace, needs: `capabilities = ["list-jobs", "read-job"]`}))
 	return nil, diags
 }
 
-func (r *ticketResource) refused(err error, name, namespace, verb string) diag.Diagnostic {
-	return r.cluster.explain(err, operation{
-		doing: verb + " the screen " + name, namespace: namespace, needs: `capabilities = ["read-job", "alloc-exec", "alloc-node-exec"]`, kept: "No ticket was made.",
-	})
+// ticketOperation is a call on a screen's tickets, and the rights that it needs.
+func ticketOperation(verb, name, namespace, kept string) operation {
+	return operation{doing: verb + " the screen " + name, namespace: namespace, needs: `capabilities = ["read-job", "alloc-exec", "alloc-node-exec"]`, kept: kept}
 }

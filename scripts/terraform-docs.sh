@@ -21,7 +21,8 @@ cat >"$work/tf/main.tf" <<-'EOF'
 	}
 EOF
 (cd "$work/tf" && TF_CLI_CONFIG_FILE=$work/cli.rc CHECKPOINT_DISABLE=1 terraform providers schema -json 2>/dev/null) |
-	sed 's|registry.terraform.io/botscreen/botscreen|registry.terraform.io/hashicorp/botscreen|' >"$work/schema.json"
+	sed 's|registry.terraform.io/botscreen/botscreen|registry.terraform.io/hashicorp/botscreen|' |
+	go run ./scripts/terraform-schema >"$work/schema.json"
 go run "$tool" generate --provider-dir "$work/provider" --provider-name botscreen --providers-schema "$work/schema.json" >"$work/log" 2>&1 ||
 	{ cat "$work/log" >&2; exit 1; }
 if [ "${1:-}" = -check ]; then

@@ -25,12 +25,12 @@ view through Nomad may also open shells). It opens one view, once, within 30 sec
 breaks comes back by itself. With -mode control whoever opens it can take the screen over.
 
 The screen's job must have a viewer listener: viewer { port = "label", tls_cert, tls_key }.
--revoke ends a ticket and the view that it opened.`,
+-revoke ends a ticket and the view that it opened; -revoke all ends all of the screen's.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error { return c.ticket(cmd.Context(), args[0], f) },
 	}
 	cmd.Flags().StringVar(&f.mode, "mode", string(control.Watch), "watch, or control")
-	cmd.Flags().StringVar(&f.revoke, "revoke", "", "end the ticket of this `ID`")
+	cmd.Flags().StringVar(&f.revoke, "revoke", "", "end the ticket of this `ID`, or \"all\"")
 	return cmd
 }
 
@@ -50,7 +50,11 @@ func (c *cli) ticket(ctx context.Context, name string, f ticketFlags) error {
 		if err := conn.RevokeTicket(ctx, f.revoke); err != nil {
 			return c.screenError(s, err)
 		}
-		_, err := fmt.Fprintln(c.out, "The ticket and the view that it opened have ended.")
+		said := "The ticket and the view that it opened have ended."
+		if f.revoke == control.AllTickets {
+			said = "All tickets of the screen and the views that they opened have ended."
+		}
+		_, err := fmt.Fprintln(c.out, said)
 		return err
 	}
 	made, err := conn.MintTicket(ctx, req)

@@ -44,12 +44,27 @@ func (s *supervisor) MintTicket(ctx context.Context, caller controlserver.Caller
 	}, nil
 }
 
-// RevokeTicket ends a ticket and the view it opened, at once.
+// RevokeTicket ends a ticket and the view it opened, at once; control.AllTickets ends all
+// there are.
 func (s *supervisor) RevokeTicket(_ context.Context, caller controlserver.Caller, id string) error {
+	if id == control.AllTickets {
+		return s.revokeAll(caller)
+	}
 	if !s.relay.Revoke(ticket.ID(id)) {
 		return &control.Error{Kind: control.NotFound, Message: "There is no such ticket, and no view that it opened."}
 	}
 	s.auditTicket(audit.TicketRevoked, caller, ticket.ID(id), "")
+	return nil
+}
+
+func (s *supervisor) revokeAll(caller controlserver.Caller) error {
+	ended := s.relay.RevokeAll()
+	if len(ended) == 0 {
+		return &control.Error{Kind: control.NotFound, Message: "There is no open ticket, and no view that one opened."}
+	}
+	for _, id := range ended {
+		s.auditTicket(audit.TicketRevoked, caller, id, "")
+	}
 	return nil
 }
 

@@ -48,6 +48,32 @@ func TestR1Tickets(t *testing.T) {
 	}
 }
 
+// R1: all tickets of a screen end at once, each of them is written down, and where there is
+// none that is said.
+func TestR1RevokeAllTickets(t *testing.T) {
+	r, _ := newViewable(t)
+	var minted []control.Ticket
+	for range 2 {
+		one, err := r.client.MintTicket(t.Context(), control.TicketRequest{})
+		must(t, err)
+		minted = append(minted, one)
+	}
+	must(t, r.client.RevokeTicket(t.Context(), control.AllTickets))
+	text, err := r.supervisor.trail.log.Read()
+	must(t, err)
+	for _, one := range minted {
+		if _, _, err := r.supervisor.tickets.Redeem(one.Secret, anybody); !errors.Is(err, ticket.ErrRefused) {
+			t.Errorf("revoked: %v", err)
+		}
+		if n := strings.Count(string(text), `"ticket":"`+one.ID+`"`); n != 2 {
+			t.Errorf("the audit names ticket %s %d times, want its begin and its end", one.ID, n)
+		}
+	}
+	if err := r.client.RevokeTicket(t.Context(), control.AllTickets); !isKind(err, control.NotFound) {
+		t.Errorf("revoked again: %v", err)
+	}
+}
+
 // X39: who made a ticket, and who ended it, is written down; its secret is not.
 func TestX39Tickets(t *testing.T) {
 	r, _ := newViewable(t)

@@ -119,7 +119,8 @@ func (c *Client) MintTicket(ctx context.Context, req TicketRequest) (Ticket, err
 	return ask[Ticket](ctx, c, CallMintTicket, req)
 }
 
-// RevokeTicket ends a ticket and the view that it opened.
+// RevokeTicket ends a ticket and the view that it opened; AllTickets ends them all. One that
+// there is not is a NotFound.
 func (c *Client) RevokeTicket(ctx context.Context, id string) error {
 	req, err := newRequest(ctx, CallRevokeTicket, nil, nil)
 	if err != nil {

@@ -56,6 +56,9 @@ func (r TicketRequest) Check() error {
 	return faults.Err()
 }
 
+// AllTickets stands for every open ticket of a screen where one is revoked.
+const AllTickets = "all"
+
 // Ticket is a new ticket. Its secret is told this once.
 type Ticket struct {
 	ID      string        `json:"id"` // for its revocation; it opens nothing

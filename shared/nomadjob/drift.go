@@ -27,10 +27,21 @@ func Drift(wanted, found *api.Job) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
+	forget(w)
+	forget(f)
 	var d drift
 	d.compare("", w, f)
 	slices.Sort(d)
 	return d, nil
+}
+
+// forget takes out what a restart leaves in a job: one that somebody asked for is done, and
+// nothing to put right.
+func forget(job any) {
+	j, _ := job.(map[string]any)
+	meta, _ := j["Meta"].(map[string]any)
+	delete(meta, MetaGeneration)
+	delete(meta, MetaReason)
 }
 
 func tree(job *api.Job) (any, error) {

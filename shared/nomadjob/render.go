@@ -30,6 +30,8 @@ const (
 	MetaImageRef   = "botscreen_image_ref"
 	MetaTriggers   = "botscreen_triggers"
 	MetaGeneration = "botscreen_generation"
+	// MetaReason is why somebody restarted or stopped the screen, in their words.
+	MetaReason = "botscreen_reason"
 	// MetaRecords is the prefix of the records, where it is not the default.
 	MetaRecords = "botscreen_records"
 	// MetaPrefix begins every key that is ours.

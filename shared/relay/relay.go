@@ -171,6 +171,22 @@ func (r *Relay) Revoke(id ticket.ID) bool {
 	return found
 }
 
+// RevokeAll ends every ticket, and each stream that one opened. It says which tickets
+// those were, each once.
+func (r *Relay) RevokeAll() []ticket.ID {
+	ended := r.options.Tickets.RevokeAll()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, v := range r.viewers {
+		if v.ticket != "" {
+			v.finish(End{Code: BadTicket, Reason: "the ticket was revoked"})
+			ended = append(ended, v.ticket)
+		}
+	}
+	slices.Sort(ended)
+	return slices.Compact(ended)
+}
+
 // Attached is one viewer as others may know it.
 type Attached struct {
 	Viewer  lease.Handle

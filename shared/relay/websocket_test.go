@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -145,6 +146,34 @@ func TestR2Codes(t *testing.T) {
 	ended(t, revoked, BadTicket) // 4401
 	d.Close()
 	ended(t, newer, Gone) // 4001
+}
+
+// R1: revoking all ends tickets that are open, tickets that were used, and nobody who came
+// without one.
+func TestR1RevokeAll(t *testing.T) {
+	d := newDoor(t)
+	var ids []ticket.ID
+	mint := func() ticket.Minted {
+		m, err := d.tickets.Mint("x", ticket.Grant{Viewer: "e", Mode: ticket.Watch})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ids = append(ids, m.ID)
+		return m
+	}
+	used, open := mint(), mint()
+	stream := d.enter(t, "e", used.Secret)
+	slices.Sort(ids)
+	if ended := d.RevokeAll(); !slices.Equal(ended, ids) {
+		t.Errorf("ended %v, want %v", ended, ids)
+	}
+	ended(t, stream, BadTicket)
+	if _, _, err := d.tickets.Redeem(open.Secret, func(ticket.Grant) error { return nil }); !errors.Is(err, ticket.ErrRefused) {
+		t.Errorf("a revoked ticket: %v", err)
+	}
+	if again := d.RevokeAll(); len(again) != 0 {
+		t.Errorf("ended again: %v", again)
+	}
 }
 
 // L9, LSE-02: 1000 and 1001 hand back; a broken connection, any other code and none

@@ -120,7 +120,7 @@ type Viewable interface {
 // Ticketer serves POST tickets and DELETE tickets/{id}.
 type Ticketer interface {
 	MintTicket(ctx context.Context, caller Caller, req control.TicketRequest) (control.Ticket, error)
-	// RevokeTicket ends a ticket and the view it opened; one that there is not is a
+	// RevokeTicket ends a ticket and the view it opened, or, for control.AllTickets, all of them; one that there is not is a
 	// refusal of kind not_found.
 	RevokeTicket(ctx context.Context, caller Caller, id string) error
 }

@@ -214,6 +214,19 @@ func (e entry) expired(now time.Time) bool {
 	return !e.expires.IsZero() && (!now.Before(e.expires) || !now.Round(0).Before(e.expires.Round(0)))
 }
 
+// RevokeAll ends every ticket and renewal, and says which there were.
+func (s *Store) RevokeAll() []ID {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.forget(time.Now())
+	var ended []ID
+	for _, e := range s.open {
+		ended = append(ended, e.id)
+	}
+	s.open = nil
+	return ended
+}
+
 // forget drops what time has ended. It needs mu.
 func (s *Store) forget(now time.Time) {
 	s.open = slices.DeleteFunc(s.open, func(e entry) bool { return e.expired(now) })
