@@ -116,10 +116,14 @@ func cause(err error) string {
 // faultPath is the attribute that a fault is about.
 func faultPath(field string) path.Path {
 	name, rest, indexed := strings.Cut(field, "[")
-	p := path.Root(name)
 	if !indexed {
-		return p
+		name, member, nested := strings.Cut(field, ".")
+		if nested {
+			return path.Root(name).AtName(member)
+		}
+		return path.Root(name)
 	}
+	p := path.Root(name)
 	var i int
 	if _, err := fmt.Sscanf(rest, "%d]", &i); err != nil {
 		return p
@@ -146,12 +150,12 @@ func addFaults(diags *diag.Diagnostics, err error) {
 				"This placement "+f.Want+".")
 			continue
 		}
-		diags.AddAttributeError(faultPath(f.Field), "Invalid "+strings.SplitN(f.Field, "[", 2)[0], sentence(f))
+		diags.AddAttributeError(faultPath(f.Field), "Invalid "+strings.FieldsFunc(f.Field, func(r rune) bool { return r == '[' || r == '.' })[0], sentence(f))
 	}
 }
 
 // collections are attributes of which a fault names one element.
-var collections = []string{"env", "secret_env", "labels", "isolation_order", "datacenters"}
+var collections = []string{"env", "secret_env", "labels", "isolation_order", "datacenters", "docker.labels", "agent_socket.uids"}
 
 // sentence puts a fault into words.
 func sentence(f screen.FieldError) string {

@@ -5,6 +5,7 @@ package provider
 import (
 	"context"
 	"encoding/json"
+	"maps"
 
 	"github.com/hashicorp/terraform-plugin-framework/diag"
 	"github.com/hashicorp/terraform-plugin-framework/resource"
@@ -22,6 +23,7 @@ import (
 type profileModel struct {
 	baseModel
 	recordPart
+	profileDoors
 	Geometry        types.String `tfsdk:"geometry"`
 	Depth           types.Int64  `tfsdk:"depth"`
 	DPI             types.Int64  `tfsdk:"dpi"`
@@ -99,6 +101,7 @@ func profileSchema() schema.Schema {
 	} {
 		all[name] = a
 	}
+	maps.Copy(all, doorAttributes())
 	return schema.Schema{
 		MarkdownDescription: "What one bot's screen is like. A profile is one bot: it owns one screen at a time, its home directory and its logins. " +
 			"For a fleet use `for_each` over profiles and screens.\n\nThe profile is a record (a Nomad variable); it starts nothing by itself.",
@@ -138,6 +141,7 @@ func (m *profileModel) spec(ctx context.Context) (validated, bool, diag.Diagnost
 	if m.Geometry.IsUnknown() {
 		p.MaxGeometry = "" // nothing to compare it with yet
 	}
+	m.profileDoors.spec(&r, &p)
 	r.number(m.CPU, &p.CPU)
 	r.number(m.Memory, &p.Memory)
 	r.number(m.MemoryMax, &p.MemoryMax)
@@ -170,6 +174,7 @@ func (m *profileModel) load(ctx context.Context, spec json.RawMessage) diag.Diag
 		m.MemoryMax = types.Int64Value(p.MemoryMax)
 	}
 	var diags diag.Diagnostics
+	m.profileDoors.load(ctx, p, &diags)
 	m.Env = tableOr(ctx, p.Env, m.Env, &diags)
 	m.SecretEnv = tableOr(ctx, p.SecretEnv, m.SecretEnv, &diags)
 	m.Labels = tableOr(ctx, p.Labels, m.Labels, &diags)

@@ -157,7 +157,7 @@ func (o *observed) forget() {
 	unknown := types.StringUnknown()
 	*o = observed{
 		Status: unknown, StopReason: unknown, Isolation: unknown, ImageDigest: unknown, AllocID: unknown, NodeID: unknown, NodeName: unknown,
-		ProfileRef: unknown, PlacementRef: unknown, JobVersion: types.Int64Unknown(), Lease: types.ObjectUnknown(leaseType),
+		ProfileRef: unknown, PlacementRef: unknown, JobVersion: types.Int64Unknown(), Lease: types.ObjectUnknown(leaseType), ViewerURL: unknown,
 		Drift: types.ListValueMust(types.StringType, nil),
 	}
 }

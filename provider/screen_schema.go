@@ -60,6 +60,7 @@ type observed struct {
 	JobVersion   types.Int64  `tfsdk:"job_version"`
 	Drift        types.List   `tfsdk:"drift"`
 	Lease        types.Object `tfsdk:"lease"`
+	ViewerURL    types.String `tfsdk:"viewer_url"`
 }
 
 // Words of desired_state and run_policy.
@@ -146,6 +147,7 @@ func observedAttributes() map[string]schema.Attribute {
 		"node_name":     text("Name of its node."),
 		"profile_ref":   text("Version of the profile that the job was made from."),
 		"placement_ref": text("Version of the placement that the job was made from."),
+		"viewer_url":    text("Where people with a ticket see the screen (`viewer` of the profile); it holds no secret. Null where it has no viewer listener, and while it does not run."),
 		"job_version":   schema.Int64Attribute{Computed: true, MarkdownDescription: "Version of the job."},
 		"drift": schema.ListAttribute{Computed: true, ElementType: types.StringType,
 			MarkdownDescription: "Where the job in Nomad is not as it was made, each as `path: found → wanted`. An apply puts it right."},

@@ -189,6 +189,7 @@ func (m *screenModel) observe(ctx context.Context, d *nomadjob.Declared, drift [
 	}
 	m.Drift = listOf(ctx, drift, diags)
 	m.Lease = leaseOf(d)
+	m.ViewerURL = optional(d.ViewerURL)
 }
 
 func leaseOf(d *nomadjob.Declared) types.Object {

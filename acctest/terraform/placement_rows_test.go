@@ -107,9 +107,11 @@ func badInput(b *bench) {
 	for config, words := range map[string][]string{
 		profileOf(`geometry = "0x0"`, `depth = 23`, `dpi = 5000`, `memory = -1`, `look = "shiny"`, `keyboard_layout = "us; rm"`): {
 			"`geometry` must be WIDTHxHEIGHT", "it is \"0x0\"", "`depth` must be 16 or 24", "`dpi`", "`memory`", "`look`", "`keyboard_layout`"},
-		profileOf(`geometry = "99999x99999"`):                             {"`geometry`"},
-		profileOf(`memory = 2048`, `memory_max = 1024`):                   {"`memory_max`", "at least memory (2048 MiB)"},
-		profileOf(`env = { NOMAD_TOKEN = "x", DISPLAY = ":1" }`):          {"NOMAD_TOKEN", "DISPLAY", "is set by Nomad or by the desktop itself"},
+		profileOf(`geometry = "99999x99999"`):                    {"`geometry`"},
+		profileOf(`memory = 2048`, `memory_max = 1024`):          {"`memory_max`", "at least memory (2048 MiB)"},
+		profileOf(`env = { NOMAD_TOKEN = "x", DISPLAY = ":1" }`): {"NOMAD_TOKEN", "DISPLAY", "is set by Nomad or by the desktop itself"},
+		profileOf(`viewer = { static_port = 70000, tls_cert = "-----BEGIN" }`, `agent_socket = { mode = "0666" }`, `docker = { network_mode = "host", shm_size_mb = 1 }`, `apptainer = { tmpfs_mb = 1 }`): {
+			"`viewer.static_port`", "`viewer.tls_key` must be given together", "never the PEM itself", "`agent_socket.mode`", "`docker.network_mode`", "`docker.shm_size_mb`", "`apptainer.tmpfs_mb`"},
 		profileOf(`start_timeout = "soon"`):                               {"must be a duration"},
 		strings.Replace(profileOf(), `"desk"`+"\n  ", `"../x"`+"\n  ", 1): {"Invalid name", "../x"},
 		"resource \"botscreen_placement\" \"p\" {\n name = \"p\"\n isolation = \"chroot\"\n priority = 0\n isolation_order = [\"docker\", \"docker\"]\n}\n": {

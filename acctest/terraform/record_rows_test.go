@@ -77,6 +77,8 @@ func profileLife(b *bench) {
 		`keyboard_layout = "de(nodeadkeys),fr"`, `look = "full"`, `glx = true`,
 		`idle_stop = "45m"`, `idle_action = "exit"`, `watch = "holder"`, `thumbnails = "off"`, `clipboard = "both"`, `takeover = "clean"`, `away_limit = "90m"`, `consent = true`, `max_geometry = "1920x1080"`, `cpu = 500`, `memory = 1024`, `memory_max = 2048`,
 		`env = { LANG_HINT = "de" }`, `secret_env = { KEY = "agents/openai#api_key" }`, `labels = { lane = "blue" }`,
+		`viewer = { static_port = 8443, host_network = "people", tls_cert = "desk/tls#cert", tls_key = "desk/tls#key" }`,
+		`agent_socket = { group = "bots", uids = [1000, 1001] }`, `docker = { network_mode = "bridge", labels = { team = "x" } }`, `apptainer = { writable = true, tmpfs_mb = 64 }`,
 		`description = "the desk"`, `force_destroy = true`,
 	}
 	for i := range all { // each attribute by itself: an update in place, of nothing else

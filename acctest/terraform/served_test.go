@@ -18,6 +18,7 @@ type served struct {
 	*bench
 	server server
 	schema *tfprotov6.GetProviderSchemaResponse
+	opened map[string]string // what the newest ticket is
 }
 
 type server interface {
@@ -229,7 +230,8 @@ func (s *served) openTicket(screen string) (ticket string, end func()) {
 		s.Fatal(err)
 	}
 	s.clean(open.Diagnostics)
-	ticket = s.texts(open.Result, schema.ValueType())["ticket"]
+	s.opened = s.texts(open.Result, schema.ValueType())
+	ticket = s.opened["ticket"]
 	if len(ticket) < 20 {
 		s.Fatalf("a ticket of %d bytes", len(ticket))
 	}

@@ -82,6 +82,7 @@ func operatorSchema() *nomadplugin.Spec {
 type jobConfig struct {
 	Profile         string   `codec:"profile"`
 	Isolation       string   `codec:"isolation"`
+	IsolationOrder  []string `codec:"isolation_order"`
 	Image           string   `codec:"image"`
 	Geometry        string   `codec:"geometry"`
 	Depth           int      `codec:"depth"`
@@ -135,6 +136,7 @@ func jobSchema() *nomadplugin.Spec {
 		// Not required for Nomad's decoder: a missing one is reported with all other faults.
 		"profile":            h.Attr("profile", "string"),
 		"isolation":          h.Default(h.Attr("isolation", "string"), h.String(d.Isolation)),
+		"isolation_order":    h.Default(h.Attr("isolation_order", "list(string)"), h.Strings()),
 		"image":              h.Default(h.Attr("image", "string"), h.String("")),
 		"geometry":           h.Default(h.Attr("geometry", "string"), h.String(d.Geometry)),
 		"depth":              h.Default(h.Attr("depth", "number"), h.Int(int64(d.Depth))),
@@ -183,7 +185,7 @@ func jobSchema() *nomadplugin.Spec {
 
 func (c jobConfig) config() screen.Config {
 	return screen.Config{
-		Profile: c.Profile, Isolation: c.Isolation, Image: c.Image, Geometry: c.Geometry, Depth: c.Depth, DPI: c.DPI,
+		Profile: c.Profile, Isolation: c.Isolation, IsolationOrder: c.IsolationOrder, Image: c.Image, Geometry: c.Geometry, Depth: c.Depth, DPI: c.DPI,
 		MinFreeMemoryMB: c.MinFreeMemoryMB, StartTimeout: c.StartTimeout, KeyboardLayout: c.KeyboardLayout,
 		Look: c.Look, GLX: c.GLX, PassEnv: c.PassEnv, ExposeSecrets: c.ExposeSecrets, ExposeDisplay: c.ExposeDisplay,
 		Command: c.Command, Args: c.Args, ExecShell: c.Exec.Shell, ExecRole: c.Exec.Role,

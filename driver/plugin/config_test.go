@@ -6,6 +6,7 @@ import (
 	"context"
 	"os"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -171,6 +172,7 @@ func TestDefaultsAgree(t *testing.T) {
 func TestJobPolicies(t *testing.T) {
 	config, err := encode(t, jobSchema(), `
 profile    = "a"
+isolation_order = ["apptainer", "docker"]
 watch      = "blank"
 thumbnails = "off"
 clipboard  = "both"
@@ -214,6 +216,9 @@ viewer {
 	browser := screen.BrowserOptions{Enabled: true, Executable: "/opt/chrome/chrome", Args: []string{"--lang=de"}, StartURL: "https://example.org/"}
 	if !reflect.DeepEqual(spec.Browser, browser) {
 		t.Errorf("browser %+v", spec.Browser)
+	}
+	if order := []screen.Isolation{screen.Apptainer, screen.Docker}; !slices.Equal(spec.IsolationOrder, order) {
+		t.Errorf("isolation_order %v, want %v", spec.IsolationOrder, order)
 	}
 	if spec.Takeover != want || !reflect.DeepEqual(spec.AgentSocket, socket) || spec.Viewer == nil || *spec.Viewer != viewer {
 		t.Errorf("spec %+v, viewer %+v", spec, spec.Viewer)

@@ -28,15 +28,20 @@ const termGrace = 2 * time.Second
 
 func afterGrace() <-chan time.Time { return time.After(termGrace) }
 
-// chooseIsolation is the node's policy. `auto` takes the first of the operator's order
-// that this driver has; the raw host only where both the operator and the order say so.
-func (m *Manager) chooseIsolation(ctx context.Context, wanted screen.Isolation) (screen.Isolation, error) {
+// chooseIsolation is the node's policy. `auto` takes the first of the job's order, or of the
+// operator's where the job has none, that can be had now; the raw host only where both the
+// operator and the order say so.
+func (m *Manager) chooseIsolation(ctx context.Context, wanted screen.Isolation, order []screen.Isolation) (screen.Isolation, error) {
 	if wanted != screen.Auto {
 		return wanted, m.refusal(ctx, wanted)
 	}
+	whose := "the job"
+	if len(order) == 0 {
+		whose, order = "this node", m.settings.Order
+	}
 	var reasons []string
 	passing := false
-	for _, kind := range m.settings.Order {
+	for _, kind := range order {
 		err := m.refusal(ctx, kind)
 		if err == nil {
 			return kind, nil
@@ -47,8 +52,8 @@ func (m *Manager) chooseIsolation(ctx context.Context, wanted screen.Isolation) 
 			passing = passing || refused.Passing
 		}
 	}
-	return "", &RefusedError{Passing: passing, Reason: fmt.Sprintf("no isolation of this node's isolation_order (%s) can be had: %s",
-		joinKinds(m.settings.Order), strings.Join(reasons, "; "))}
+	return "", &RefusedError{Passing: passing, Reason: fmt.Sprintf("no isolation of %s's isolation_order (%s) can be had: %s",
+		whose, joinKinds(order), strings.Join(reasons, "; "))}
 }
 
 func (m *Manager) refusal(ctx context.Context, kind screen.Isolation) error {

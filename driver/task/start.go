@@ -121,7 +121,7 @@ func (m *Manager) lockScreen(ctx context.Context, hash string) (*slot.Slot, erro
 // chooseIsolation applies the node's policy: what cannot be had is refused with the
 // option that would allow it, never replaced by something weaker (P1).
 func (s *start) chooseIsolation(ctx context.Context) error {
-	kind, err := s.m.chooseIsolation(ctx, s.request.Spec.Isolation)
+	kind, err := s.m.chooseIsolation(ctx, s.request.Spec.Isolation, s.request.Spec.IsolationOrder)
 	if err != nil {
 		return err
 	}

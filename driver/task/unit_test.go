@@ -184,8 +184,43 @@ func TestRefusalsThatPass(t *testing.T) {
 	for wanted, transient := range map[screen.Isolation]bool{
 		screen.Docker: true, screen.Auto: true, screen.Host: false, screen.Apptainer: false,
 	} {
-		if _, err := m.chooseIsolation(t.Context(), wanted); err == nil || Transient(err) != transient {
+		if _, err := m.chooseIsolation(t.Context(), wanted, nil); err == nil || Transient(err) != transient {
 			t.Errorf("%s: error %v, transient %v, want %v", wanted, err, Transient(err), transient)
+		}
+	}
+}
+
+// works is a boundary that can be had.
+type works struct {
+	isolation.Boundary
+	kind screen.Isolation
+}
+
+func (w works) Kind() screen.Isolation { return w.kind }
+
+// P1: what a job lets `auto` choose is a wall, and the order is the job's: a node that would
+// rather have something else, or the host, does not give it to this job.
+func TestP1JobsOrder(t *testing.T) {
+	dir := t.TempDir()
+	const docker, apptainer, host = screen.Docker, screen.Apptainer, screen.Host
+	kinds := func(k ...screen.Isolation) []screen.Isolation { return k }
+	for name, tc := range map[string]struct {
+		node, job []screen.Isolation
+		allowHost bool
+		want      screen.Isolation // empty: refused
+	}{
+		"the node's":               {kinds(docker, apptainer, host), nil, true, apptainer},
+		"the job's":                {kinds(apptainer, host), kinds(host, apptainer), true, host},
+		"not what is left":         {kinds(docker, apptainer, host), kinds(docker), true, ""},
+		"the host is not allowed":  {kinds(host), kinds(docker, host), false, ""},
+		"the host by both":         {kinds(docker), kinds(docker, host), true, host},
+		"never more than the node": {kinds(docker), nil, true, ""},
+	} {
+		settings := Settings{StateDir: dir, RunDir: dir, Order: tc.node, AllowHost: tc.allowHost}
+		m := New(settings, []isolation.Boundary{refusing{}, works{kind: apptainer}, works{kind: host}}, nil, hclog.NewNullLogger())
+		got, err := m.chooseIsolation(t.Context(), screen.Auto, tc.job)
+		if got != tc.want || (err == nil) != (tc.want != "") {
+			t.Errorf("%s: %q, %v, want %q", name, got, err, tc.want)
 		}
 	}
 }

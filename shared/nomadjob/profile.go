@@ -35,6 +35,10 @@ type Profile struct {
 	AwayLimit       string            `json:"away_limit"`
 	Consent         bool              `json:"consent,omitempty"`
 	MaxGeometry     string            `json:"max_geometry,omitempty"`
+	Viewer          *Viewer           `json:"viewer,omitempty"`
+	AgentSocket     AgentSocket       `json:"agent_socket"`
+	Docker          Docker            `json:"docker"`
+	Apptainer       Apptainer         `json:"apptainer"`
 	CPU             int64             `json:"cpu"`
 	Memory          int64             `json:"memory"`
 	MemoryMax       int64             `json:"memory_max,omitempty"`
@@ -52,11 +56,13 @@ const (
 // DefaultProfile is a profile that says nothing.
 func DefaultProfile() Profile {
 	d := screen.Defaults()
-	return Profile{
+	p := Profile{
 		Geometry: d.Geometry, Depth: int64(d.Depth), DPI: int64(d.DPI), MinFreeMemoryMB: int64(d.MinFreeMemoryMB),
 		KeyboardLayout: d.KeyboardLayout, Look: d.Look, CPU: DefaultCPU, Memory: DefaultMemory,
 		IdleStop: Duration(d.IdleStop), IdleAction: d.IdleAction, Watch: d.Watch, Thumbnails: d.Thumbnails, Clipboard: d.Clipboard, Takeover: d.Takeover, AwayLimit: d.AwayLimit,
 	}
+	p.doorDefaults()
+	return p
 }
 
 // config is the profile as the driver understands it.
@@ -69,6 +75,7 @@ func (p Profile) config(name, isolation, image string) screen.Config {
 	c.IdleStop, c.IdleAction = p.IdleStop, p.IdleAction
 	c.Watch, c.Thumbnails, c.Clipboard, c.Takeover = p.Watch, p.Thumbnails, p.Clipboard, p.Takeover
 	c.AwayLimit, c.Consent, c.MaxGeometry = p.AwayLimit, p.Consent, p.MaxGeometry
+	p.doorConfig(&c)
 	return c
 }
 
@@ -108,6 +115,7 @@ func (p Profile) Validate(name string) error {
 		faults.Add("memory_max", strconv.FormatInt(p.MemoryMax, 10), fmt.Sprintf("must be at least memory (%d MiB), or -1 for no limit", p.Memory))
 	}
 	p.validateEnv(&faults)
+	p.validateViewer(&faults)
 	for _, key := range slices.Sorted(maps.Keys(p.Labels)) {
 		if !labelKey.MatchString(key) || len(p.Labels[key]) > maxDescription {
 			faults.Add("labels", key, "must be a short name of letters, digits, dots, hyphens and slashes with a value of at most 256 bytes")

@@ -4,6 +4,7 @@ package nomadjob
 
 import (
 	"encoding/json"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -111,7 +112,16 @@ func TestRender(t *testing.T) {
 	if got := job.TaskGroups[0].Tasks[0].Config["isolation"]; got != "auto" {
 		t.Errorf("isolation %v", got)
 	}
+	// A node whose own order is another one, or names the host, has to hear this one.
+	if got := job.TaskGroups[0].Tasks[0].Config["isolation_order"]; !reflect.DeepEqual(got, []string{"docker", "apptainer"}) {
+		t.Errorf("isolation_order %v", got)
+	}
 	w := wanted()
+	w.Placement.IsolationOrder = []string{"apptainer"}
+	if c := Render(w).TaskGroups[0].Tasks[0].Config; c["isolation"] != "apptainer" || c["isolation_order"] != nil {
+		t.Errorf("an order of one: %v", c)
+	}
+	w = wanted()
 	w.Profile.IdleAction = "exit"
 	if *Render(w).Type != api.JobTypeBatch {
 		t.Error("a desktop that exits is no batch job")

@@ -145,6 +145,7 @@ func group(w Wanted) *api.TaskGroup {
 	g.RestartPolicy = &api.RestartPolicy{Attempts: &attempts, Interval: &interval, Delay: &delay, Mode: &mode}
 	// The bot's home is on its node: another node would begin with an empty one.
 	g.ReschedulePolicy = &api.ReschedulePolicy{Attempts: &never, Unlimited: &off}
+	g.Networks = w.Profile.Viewer.network()
 	g.Tasks = []*api.Task{task(w)}
 	return g
 }
@@ -164,6 +165,7 @@ func task(w Wanted) *api.Task {
 	if len(w.Profile.SecretEnv) > 0 {
 		t.Templates = []*api.Template{secretTemplate(w.Profile.SecretEnv)}
 	}
+	t.Templates = append(t.Templates, w.Profile.Viewer.templates()...)
 	return t
 }
 
@@ -175,6 +177,10 @@ func taskConfig(w Wanted) map[string]any {
 		"profile": w.ProfileName, "isolation": isolationOf(w.Placement),
 		"geometry": p.Geometry, "depth": int(p.Depth), "dpi": int(p.DPI),
 		"min_free_memory_mb": int(p.MinFreeMemoryMB), "keyboard_layout": p.KeyboardLayout, "look": p.Look,
+	}
+	if c["isolation"] == string(screen.Auto) {
+		// Always: a node whose own order names the host must not choose it for this one.
+		c["isolation_order"] = slices.Clone(w.Placement.IsolationOrder)
 	}
 	if p.StartTimeout != "" {
 		c["start_timeout"] = p.StartTimeout
@@ -195,6 +201,7 @@ func taskConfig(w Wanted) map[string]any {
 	if p.Consent {
 		c["consent"] = true
 	}
+	p.doorBlocks(c)
 	if w.Image != "" && c["isolation"] != string(screen.Host) {
 		c["image"] = w.Image
 	}
@@ -214,10 +221,13 @@ func isolationOf(p Placement) string {
 func secretTemplate(secrets map[string]string) *api.Template {
 	var b strings.Builder
 	for _, name := range slices.Sorted(maps.Keys(secrets)) {
-		path, key, _ := strings.Cut(secrets[name], "#")
-		fmt.Fprintf(&b, "%s={{ with nomadVar %q }}{{ .%s.Value | toJSON }}{{ end }}\n", name, path, key)
+		fmt.Fprintf(&b, "%s={{ with nomadVar %q }}{{ .%s.Value | toJSON }}{{ end }}\n", name, pathOf(secrets[name]), keyOf(secrets[name]))
 	}
 	text, dest, mode := b.String(), "secrets/botscreen.env", "noop"
 	env := true
 	return &api.Template{EmbeddedTmpl: &text, DestPath: &dest, Envvars: &env, ChangeMode: &mode}
 }
+
+// pathOf and keyOf are the two parts of PATH#KEY.
+func pathOf(ref string) string { return ref[:max(0, strings.IndexByte(ref, '#'))] }
+func keyOf(ref string) string  { return ref[strings.IndexByte(ref, '#')+1:] }

@@ -39,9 +39,12 @@ type Declared struct {
 	Status Status
 	// LeaseSince is when the present lease was first seen, as far back as Nomad keeps events.
 	LeaseSince time.Time
+	// ViewerURL is where the screen's viewer listener is while it runs; empty where it has none.
+	ViewerURL string
 }
 
-// Lookup reads the job of a screen and its newest allocation: two requests.
+// Lookup reads the job of a screen and its newest allocation: two requests, and one more
+// where it has a viewer listener.
 func Lookup(ctx context.Context, c *api.Client, namespace, jobID string) (*Declared, error) {
 	q := (&api.QueryOptions{Namespace: namespace}).WithContext(ctx)
 	job, _, err := c.Jobs().Info(jobID, q)
@@ -65,6 +68,14 @@ func Lookup(ctx context.Context, c *api.Client, namespace, jobID string) (*Decla
 		d.LeaseSince = leaseSince(state)
 	}
 	d.Status = statusOf(job, newest, d.Screen)
+	if newest == nil || !d.Screen.Live() || !IsScreen(job) || blockOf(job.TaskGroups[0].Tasks[0].Config["viewer"]) == nil {
+		return d, nil
+	}
+	whole, _, err := c.Allocations().Info(newest.ID, q)
+	if err != nil {
+		return nil, fmt.Errorf("allocation %s: %w", short(newest.ID), err)
+	}
+	d.ViewerURL = viewerURL(job, whole)
 	return d, nil
 }
 

@@ -5,6 +5,7 @@ package screen
 import (
 	"fmt"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -15,7 +16,8 @@ import (
 type Config struct {
 	Profile         string
 	Isolation       string
-	Image           string // what a sandbox runs; empty: the node's default_image
+	IsolationOrder  []string // what auto may choose, the first that works; empty: the node's
+	Image           string   // what a sandbox runs; empty: the node's default_image
 	Geometry        string
 	Depth           int
 	DPI             int
@@ -106,6 +108,7 @@ const (
 type Spec struct {
 	Profile         Profile
 	Isolation       Isolation
+	IsolationOrder  []Isolation // of auto; empty: the node's
 	Image           string
 	Geometry        Geometry
 	Depth, DPI      int
@@ -180,6 +183,7 @@ func (c Config) Validate() (Spec, error) {
 	}
 	c.validateProfile(&faults)
 	spec.Isolation = oneOf(&faults, "isolation", c.Isolation, Isolations...)
+	spec.IsolationOrder = c.validateOrder(&faults)
 	if c.Image != "" && !imageReference.MatchString(c.Image) {
 		faults.Add("image", c.Image, "is not an image reference such as \"registry.example/desk:1.4\" or \"desk@sha256:…\"")
 	}
@@ -212,6 +216,26 @@ func (c Config) validateProfile(faults *Faults) {
 	case !Profile(c.Profile).Valid():
 		faults.Add("profile", c.Profile, profileWant)
 	}
+}
+
+func (c Config) validateOrder(faults *Faults) []Isolation {
+	const field = "isolation_order"
+	if len(c.IsolationOrder) > 0 && c.Isolation != string(Auto) {
+		faults.Add(field, "", "is what `isolation = \"auto\"` chooses from; with another isolation it has no use")
+	}
+	var order []Isolation
+	for _, word := range c.IsolationOrder {
+		kind := Isolation(word)
+		switch {
+		case kind == Auto || !slices.Contains(Isolations, kind):
+			faults.Add(field, word, "is not one of docker, apptainer, host")
+		case slices.Contains(order, kind):
+			faults.Add(field, word, "is there twice")
+		default:
+			order = append(order, kind)
+		}
+	}
+	return order
 }
 
 func (c Config) validateDisplay(faults *Faults, spec *Spec) {

@@ -65,6 +65,10 @@ func TestValidateOneField(t *testing.T) {
 		"agent uids 0600": {func(c *Config) {
 			c.AgentSocketUIDs, c.AgentSocketGroup, c.AgentSocketMode = []int64{7, 8}, "bots", "0600"
 		}, "agent_socket.group:"},
+		"order":                {func(c *Config) { c.IsolationOrder = []string{"apptainer", "docker", "host"} }, ""},
+		"order of auto":        {func(c *Config) { c.IsolationOrder = []string{"auto"} }, "isolation_order: \"auto\" is not one of"},
+		"order twice":          {func(c *Config) { c.IsolationOrder = []string{"docker", "docker"} }, "isolation_order:"},
+		"order without use":    {func(c *Config) { c.Isolation, c.IsolationOrder = "docker", []string{"docker"} }, "isolation_order: is what"},
 		"profile missing":      {func(c *Config) { c.Profile = "" }, "profile: is required"},
 		"profile slash":        {func(c *Config) { c.Profile = "a/b" }, "profile:"},
 		"profile dotdot":       {func(c *Config) { c.Profile = ".." }, "profile:"},
