@@ -37,7 +37,7 @@ there where neither is named.
 Standard output carries the protocol alone. A supervisor that was replaced is reached again.`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			dial, err := c.agentDoor(args, socket)
+			dial, err := c.agentDoor("mcp", args, socket)
 			if err != nil {
 				return err
 			}
@@ -64,15 +64,16 @@ type noClose struct{ io.Writer }
 
 func (noClose) Close() error { return nil }
 
-// agentDoor is the way to the screen that the command line, or the task, names.
-func (c *cli) agentDoor(args []string, socket string) (control.Dialer, error) {
+// agentDoor is the way to the screen that the command line, or the task, names for the
+// command.
+func (c *cli) agentDoor(command string, args []string, socket string) (control.Dialer, error) {
 	switch {
 	case socket != "" && len(args) > 0:
 		return nil, failf(exitUsage, "Name either a screen or its socket, not both.")
 	case len(args) > 0:
 		return c.dialAgent(args[0]), nil
 	case socket == "":
-		found, err := siblingSocket()
+		found, err := siblingSocket(command)
 		if err != nil {
 			return nil, err
 		}
@@ -82,10 +83,10 @@ func (c *cli) agentDoor(args []string, socket string) (control.Dialer, error) {
 }
 
 // siblingSocket is the one agent's socket of the allocation this process is a task of.
-func siblingSocket() (string, error) {
+func siblingSocket(command string) (string, error) {
 	dir := os.Getenv("NOMAD_ALLOC_DIR")
 	if dir == "" {
-		return "", failf(exitUsage, "Say which screen: `botscreen mcp SCREEN`, or `botscreen mcp --socket PATH`.")
+		return "", failf(exitUsage, "Say which screen: `botscreen %[1]s SCREEN`, or `botscreen %[1]s --socket PATH`.", command)
 	}
 	found, err := filepath.Glob(filepath.Join(escapeGlob(dir), "botscreen", "*.sock"))
 	switch {

@@ -37,6 +37,7 @@ const (
 var reserved = map[string]screen.Role{
 	control.CommandControl: screen.RoleOperator,
 	control.CommandAgent:   screen.RoleOperator, // acts as agent; who may reach it bypasses the agent's own door
+	control.CommandCDP:     screen.RoleOperator, // the same
 	control.CommandRFB:     screen.RoleViewer,   // the supervisor asks for more where the stream may send input
 }
 

@@ -47,13 +47,16 @@ func plausible(e lease.Epoch) lease.Epoch {
 
 // handOver runs at a change of hands, while neither side is admitted.
 func (s *supervisor) handOver(from, to lease.Lease) {
+	detached := func() {}
 	if to.Held() {
 		s.cutCommands()
+		detached = s.cutBrowsing()
 		go s.endLeftovers()
 	}
 	wiped := s.wipeClipboard()
 	s.relay.Handover(from, to) // what the old holder still presses is let go
 	wiped()
+	detached()
 }
 
 // noticeEvents names what people see of a lease. Asked and denied concern two viewers

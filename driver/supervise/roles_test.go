@@ -31,6 +31,8 @@ func playRole(role string) int {
 		err = beHolder()
 	case "server":
 		err = beServer()
+	case "browsing":
+		err = beBrowsing()
 	case "supervisor":
 		return Main()
 	case "tap":

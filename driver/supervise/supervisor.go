@@ -79,6 +79,8 @@ type supervisor struct {
 	waking   *waking               // nil unless the desktop is being started again
 	browser  *control.Browser      // as the session says; nil: it has said nothing yet
 	resting  string                // why the screen was stopped, where nobody asked
+	// browsing are the agent's connections to the browser, which a takeover cuts.
+	browsing map[*browsing]struct{}
 	// auditTrouble is why the last line was not written down.
 	auditTrouble error
 }
@@ -96,7 +98,7 @@ func newSupervisor(config Config, dir *os.Root, log hclog.Logger) (*supervisor, 
 		state: screen.Starting, since: time.Now().UTC(), record: r,
 		fence: control.Fence{Mode: control.Advisory, Reason: "the self-test has not run yet"},
 		turn:  make(chan struct{}, 1), use: use{last: time.Now()},
-		commands: map[*command]struct{}{}, asks: newAsks(), trail: newTrail(dir),
+		commands: map[*command]struct{}{}, browsing: map[*browsing]struct{}{}, asks: newAsks(), trail: newTrail(dir),
 	}
 	s.link = newLink(config.Session, log, s.onEvent)
 	if err := s.openLease(exists); err != nil {

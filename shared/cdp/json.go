@@ -52,7 +52,7 @@ func (m *Mux) handler() http.Handler {
 	mux.HandleFunc("/json/activate/{id}", m.act("Target.activateTarget", "Target activated"))
 	mux.HandleFunc("/json/close/{id}", m.act("Target.closeTarget", "Target is closing"))
 	mux.HandleFunc("GET /devtools/browser/{id}", func(w http.ResponseWriter, r *http.Request) {
-		if r.PathValue("id") != m.id {
+		if id := r.PathValue("id"); id != m.id && id != CurrentBrowser {
 			http.Error(w, "That browser has ended; /json/version has the address of the one that runs.", http.StatusNotFound)
 			return
 		}

@@ -23,6 +23,10 @@ import (
 // are made of it and of Host.
 const PrefixHeader = "Botscreen-Prefix"
 
+// CurrentBrowser stands for the id of whichever browser runs, in the path of its WebSocket:
+// an address with it stays good when the browser was started anew.
+const CurrentBrowser = "current"
+
 // openTimeout bounds what is asked of the browser for a request.
 const openTimeout = 15 * time.Second
 

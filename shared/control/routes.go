@@ -100,7 +100,7 @@ var Routes = []Route{
 	{CallStats, http.MethodGet, "/v1/stats", operators, false},
 	{CallExec, http.MethodPost, "/v1/exec", operators, true},
 	{CallRFB, http.MethodGet, "/v1/rfb", viewers, true},
-	{CallCDP, http.MethodGet, "/v1/cdp/{rest...}", agents, true},
+	{CallCDP, http.MethodGet, "/v1/cdp", agents, true},
 	{CallTunnel, http.MethodGet, "/v1/tunnel", operators, true},
 }
 

@@ -45,6 +45,13 @@ func DialAgent(c *api.Client, s Screen) control.Dialer {
 	return dial(c, s, control.CommandAgent, control.Hello{})
 }
 
+// DialCDP gives a dialer for programs that drive the screen's browser: each connection is a
+// tunnel of its own that carries HTTP, as the browser's debugging port would serve it. A
+// refusal is a *control.Error.
+func DialCDP(c *api.Client, s Screen) control.Dialer {
+	return dial(c, s, control.CommandCDP, control.Hello{})
+}
+
 // DialRFB gives a dialer for one person's viewers: each connection is a tunnel of its
 // own that carries RFB. A refusal is a *control.Error.
 func DialRFB(c *api.Client, s Screen, hello control.Hello) control.Dialer {

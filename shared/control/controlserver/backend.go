@@ -117,6 +117,21 @@ type Viewable interface {
 	View(ctx context.Context, caller Caller, req control.ViewRequest) (func(ctx context.Context, conn net.Conn), error)
 }
 
+// Browsable serves the reserved command botscreen:cdp and GET cdp.
+type Browsable interface {
+	// Browse opens a connection to the screen's browser for the agent.
+	Browse(ctx context.Context, caller Caller) (Carrier, error)
+}
+
+// Carrier is a connection that waits for its caller's.
+type Carrier interface {
+	// Carry carries bytes between conn, which it owns, and its connection, and returns
+	// when both have ended.
+	Carry(conn net.Conn)
+	// Drop closes it in place of Carry.
+	Drop()
+}
+
 // Ticketer serves POST tickets and DELETE tickets/{id}.
 type Ticketer interface {
 	MintTicket(ctx context.Context, caller Caller, req control.TicketRequest) (control.Ticket, error)

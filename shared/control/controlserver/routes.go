@@ -121,6 +121,9 @@ func (s *Server) handlers() map[control.Call]handler {
 	if b, ok := s.backend.(Viewable); ok {
 		calls[control.CallRFB] = s.rfb(b)
 	}
+	if b, ok := s.backend.(Browsable); ok {
+		calls[control.CallCDP] = s.browse(b)
+	}
 	if b, ok := s.backend.(Execer); ok {
 		calls[control.CallExec] = s.exec(b)
 	}

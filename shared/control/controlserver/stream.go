@@ -52,6 +52,7 @@ var tunnelRoles = map[string]screen.Role{
 	control.CommandControl: screen.RoleOperator,
 	control.CommandAgent:   screen.RoleAgent,
 	control.CommandRFB:     screen.RoleViewer,
+	control.CommandCDP:     screen.RoleAgent,
 }
 
 // tunnel turns an operator's connection into the stream of one reserved command:
@@ -59,10 +60,7 @@ var tunnelRoles = map[string]screen.Role{
 func (s *Server) tunnel(w http.ResponseWriter, r *http.Request, _ Caller) (any, error) {
 	command := r.URL.Query().Get("command")
 	role, ok := tunnelRoles[command]
-	if _, viewable := s.backend.(Viewable); command == control.CommandRFB && !viewable {
-		ok = false
-	}
-	if !ok {
+	if !ok || !s.serves(command) {
 		return nil, &control.Error{Kind: control.BadRequest,
 			Message: fmt.Sprintf("This supervisor does not serve the command %q.", command),
 			Next:    "Compare the versions of the command and of the driver."}
@@ -78,12 +76,28 @@ func (s *Server) tunnel(w http.ResponseWriter, r *http.Request, _ Caller) (any, 
 	}
 	defer s.track(conn)()
 	defer conn.Close()
-	if command == control.CommandRFB {
+	switch command {
+	case control.CommandRFB:
 		s.serveViewer(r.Context(), conn)
-	} else {
+	case control.CommandCDP:
+		s.serveBrowser(r.Context(), conn)
+	default:
 		s.serveTunnel(conn, role)
 	}
 	return written{}, nil
+}
+
+// serves says whether the backend can do what a reserved command is for.
+func (s *Server) serves(command string) (ok bool) {
+	switch command {
+	case control.CommandRFB:
+		_, ok = s.backend.(Viewable)
+	case control.CommandCDP:
+		_, ok = s.backend.(Browsable)
+	default:
+		ok = true
+	}
+	return ok
 }
 
 func (s *Server) serveTunnel(conn net.Conn, role screen.Role) {
