@@ -149,35 +149,21 @@ func (g *Group) setFrozen(ctx context.Context, frozen bool) error {
 	if d == nil {
 		return errors.New("the freezer controller cannot be had here")
 	}
-	file, value := "freezer.state", map[bool]string{true: "FROZEN", false: "THAWED"}[frozen]
+	file := "freezer.state"
 	if d.V2 {
-		file, value = "cgroup.freeze", map[bool]string{true: "1", false: "0"}[frozen]
+		file = "cgroup.freeze"
 	}
-	// The kernel's v1 freezer goes on with its work only when it is asked again, and neither version has an event
-	// for it that Go's poller can wait on; so this asks, at first at short intervals.
-	for pause := time.Millisecond; ; pause = min(2*pause, 50*time.Millisecond) {
-		if err := write(d.dir, file, value); err != nil {
-			return err
-		}
-		now, err := d.frozen()
-		if err != nil || now == frozen {
-			return err
-		}
-		select {
-		case <-time.After(pause):
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-	}
+	word := freezeWords(d.V2)[frozen]
+	return settleFrozen(ctx, frozen, func() error { return write(d.dir, file, word) }, d.frozen)
 }
 
 func (d *placed) frozen() (bool, error) {
+	file := "freezer.state"
 	if d.V2 {
-		data, err := os.ReadFile(filepath.Join(d.dir, "cgroup.events"))
-		return ParseFlat(data)["frozen"] == 1, err
+		file = "cgroup.events"
 	}
-	data, err := os.ReadFile(filepath.Join(d.dir, "freezer.state"))
-	return strings.TrimSpace(string(data)) == "FROZEN", err
+	text, err := os.ReadFile(filepath.Join(d.dir, file))
+	return isFrozen(text, d.V2), err
 }
 
 // removeTries times removePause is how long Remove waits for the kernel to let go of processes that have ended.

@@ -47,7 +47,7 @@ func (l *launcher) start(p Program, extra ...*os.File) (*child, error) {
 		SysProcAttr: &unix.SysProcAttr{Setsid: true},
 	}
 	c := &child{name: p.Name, started: time.Now(), exited: make(chan struct{}), drained: drained}
-	if err := l.reaper.Start(cmd); err != nil {
+	if err := l.reaper.startAs(cmd, scoreOf(p)); err != nil {
 		return nil, fmt.Errorf("start %s: %w", p.Name, err)
 	}
 	c.pid, c.process = cmd.Process.Pid, cmd.Process

@@ -31,15 +31,8 @@ type Reaper struct {
 func NewReaper() *Reaper { return &Reaper{} }
 
 // Start starts cmd as a child whose status belongs to the caller, who must call
-// Wait with the same cmd.
-func (r *Reaper) Start(cmd *exec.Cmd) error {
-	return r.own(func() (int, error) {
-		if err := cmd.Start(); err != nil {
-			return 0, err
-		}
-		return cmd.Process.Pid, nil
-	})
-}
+// Wait with the same cmd. Its memory is the first to be taken when there is none left.
+func (r *Reaper) Start(cmd *exec.Cmd) error { return r.startAs(cmd, scoreGuest) }
 
 // Wait waits for a command that Start started and gives its pid free.
 func (r *Reaper) Wait(cmd *exec.Cmd) error {

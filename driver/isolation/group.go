@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"github.com/botscreen/botscreen/driver/cgroup"
+	"github.com/botscreen/botscreen/driver/process"
+	"github.com/botscreen/botscreen/shared/screen"
 )
 
 // GroupName is the cgroup of one run: two drivers with other directories may each have a
@@ -62,6 +64,33 @@ func GroupUsage(group *cgroup.Group) (Usage, error) {
 	}
 	return Usage{Stats: stats, PIDs: pids}, nil
 }
+
+// GroupOf is the cgroup that a sandbox's processes are in, ours or its engine's, by the
+// session that the record names. It is an error where they have none of their own.
+func GroupOf(record Record) (*cgroup.Group, error) {
+	mark := record.Cgroup
+	if record.Isolation == screen.Docker {
+		mark = record.Container
+	}
+	tree, err := cgroup.Open(cgroup.Host{}, "")
+	if err != nil {
+		return nil, err
+	}
+	group, err := tree.Of(cgroup.Host{}, record.Session.PID, mark)
+	if err != nil {
+		return nil, err
+	}
+	if !record.Session.Alive() { // it was another one's pid
+		return nil, process.ErrGone
+	}
+	return group, nil
+}
+
+// ExposeToOOM gives a session that has started nothing yet, and with it all that it will
+// start, the score of any program: an agent's unit that keeps the kernel off the agent
+// (Nomad's own has OOMScoreAdjust=-1000) would keep it off every desktop too. Where that is
+// refused the agent's score is what it is.
+func ExposeToOOM(pid int) { _ = process.ScoreOOM(pid, 0) }
 
 // OOMKilled reports whether the kernel killed something in a cgroup for memory.
 func OOMKilled(group *cgroup.Group) bool {

@@ -84,6 +84,7 @@ func (m *Manager) launchSupervisor(r *runRecord, p places, plan *dialhome.Plan) 
 	if err := startUnprivileged(cmd); err != nil {
 		return nil, fmt.Errorf("launch supervisor: %w", err)
 	}
+	spare(cmd.Process.Pid)
 	id, err := process.Observe(cmd.Process.Pid)
 	if err == nil {
 		var handle *process.Handle
@@ -95,6 +96,18 @@ func (m *Manager) launchSupervisor(r *runRecord, p places, plan *dialhome.Plan) 
 	_ = cmd.Process.Kill()
 	_ = cmd.Wait()
 	return nil, fmt.Errorf("launch supervisor: %w", err)
+}
+
+// supervisorScore keeps the kernel off a supervisor for as long as there is anything else:
+// it is small, and knows who holds the screen.
+const supervisorScore = -500
+
+// spare gives a supervisor its score, or that of any program where the driver may not
+// promise it more.
+func spare(pid int) {
+	if process.ScoreOOM(pid, supervisorScore) != nil {
+		_ = process.ScoreOOM(pid, 0)
+	}
 }
 
 // startUnprivileged starts cmd with no_new_privs. The flag belongs to a thread and is

@@ -3,6 +3,7 @@
 package task
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"sync"
@@ -38,6 +39,14 @@ type Task struct {
 	forced bool // SIGKILL was our own
 	exit   Exit
 	lease  control.Event // its holder and epoch are those last heard of
+	last   screen.State  // the one last heard of
+}
+
+// state is the screen's as it was last heard of: a screen is followed once it is ready.
+func (t *Task) state() screen.State {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return cmp.Or(t.last, screen.Ready)
 }
 
 // follow puts a launched run under management.
@@ -50,6 +59,7 @@ func (m *Manager) follow(r runRecord, sandbox isolation.Sandbox, sup *supervisor
 	m.add(t)
 	ctx, cancel := context.WithCancel(context.Background())
 	go t.followEvents(ctx, seen)
+	go t.watchMemory(ctx)
 	go func() {
 		defer cancel()
 		t.supervise()
@@ -146,6 +156,9 @@ func (t *Task) noteLease(ctx context.Context) {
 func (t *Task) hear(e control.Event) {
 	t.mu.Lock()
 	t.lease = control.Event{Holder: e.Holder, Epoch: e.Epoch}
+	if e.State != "" {
+		t.last = e.State
+	}
 	id := t.record.id()
 	t.mu.Unlock()
 	t.m.noteEpoch(id, uint64(e.Epoch))

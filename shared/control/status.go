@@ -94,6 +94,7 @@ const (
 	EventRefused     EventName = "refused"
 	EventRestarted   EventName = "restarted"
 	EventFence       EventName = "fence"      // the self-test of the fence has another result
+	EventMemory      EventName = "memory"     // programs were ended for want of memory, or soon will be
 	EventAgentDoor   EventName = "agent_door" // the agent's socket was replaced by somebody else's
 	EventState       EventName = "state"      // any other change of the state
 )

@@ -28,6 +28,7 @@ func startIn(cmd *exec.Cmd, group *cgroup.Group, join []string, enter func() err
 		if err == nil && group != nil {
 			err = group.Add(pid)
 		}
+		isolation.ExposeToOOM(pid)
 		for _, dir := range join {
 			if err == nil {
 				err = namespace.JoinCgroup(dir, pid)

@@ -93,6 +93,7 @@ func (b *Boundary) admit(cmd *exec.Cmd, group *cgroup.Group, order isolation.Ord
 			return nil, err
 		}
 	}
+	isolation.ExposeToOOM(cmd.Process.Pid)
 	for _, dir := range order.JoinCgroups {
 		if err := namespace.JoinCgroup(dir, cmd.Process.Pid); err != nil {
 			return nil, err
