@@ -57,14 +57,14 @@ type sampler struct {
 }
 
 type cpuReading struct {
-	at           time.Time
-	user, system time.Duration
+	at                  time.Time
+	total, user, system time.Duration
 }
 
 func (s *sampler) sample(u isolation.Usage, now time.Time) *nomadplugin.TaskStats {
 	usage := &driverpb.TaskResourceUsage{}
 	if u.CPU != nil {
-		reading := cpuReading{at: now, user: u.CPU.User, system: u.CPU.System}
+		reading := cpuReading{at: now, total: u.CPU.Total, user: u.CPU.User, system: u.CPU.System}
 		usage.Cpu = s.rate(s.last, reading)
 		s.last = reading
 		usage.Cpu.ThrottledPeriods = u.CPU.ThrottledPeriods
@@ -95,9 +95,14 @@ func (s *sampler) rate(before, after cpuReading) *driverpb.CPUUsage {
 		return usage // a first sample has nothing to compare with
 	}
 	share := func(from, to time.Duration) float64 { return max(0, 100*float64(to-from)/float64(elapsed)) }
+	// The total is exact. How it divides the kernel may only have sampled, by its ticks.
+	usage.Percent = share(before.total, after.total)
 	usage.UserMode = share(before.user, after.user)
 	usage.SystemMode = share(before.system, after.system)
-	usage.Percent = usage.UserMode + usage.SystemMode
+	if sampled := usage.UserMode + usage.SystemMode; sampled > 0 {
+		usage.UserMode *= usage.Percent / sampled
+		usage.SystemMode *= usage.Percent / sampled
+	}
 	usage.TotalTicks = usage.Percent / 100 * s.mhz
 	return usage
 }
@@ -111,7 +116,7 @@ func (s *sampler) perProcess(pids []int, now time.Time) map[string]*driverpb.Tas
 		if err != nil {
 			continue // ended meanwhile
 		}
-		reading := cpuReading{at: now, user: seconds(times.User), system: seconds(times.System)}
+		reading := cpuReading{at: now, total: seconds(times.User + times.System), user: seconds(times.User), system: seconds(times.System)}
 		readings[pid] = reading
 		usage := &driverpb.TaskResourceUsage{Cpu: s.rate(s.pids[pid], reading)}
 		if memory, err := p.MemoryInfo(); err == nil {
