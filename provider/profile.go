@@ -79,7 +79,7 @@ func profileSchema() schema.Schema {
 		"idle_stop": schema.StringAttribute{Optional: true, Computed: true, Default: stringdefault.StaticString("30m"), PlanModifiers: []planmodifier.String{sameDuration{}},
 			Validators:          []validator.String{durationValidator{most: 720 * hour}},
 			MarkdownDescription: "After how long without use the desktop rests. `0s` is never. Default: `30m`."},
-		"idle_action": text(d.IdleAction, "How it rests: `sleep` (default: its programs end, the next use starts it again) or `exit` (the task ends; the job is then a batch job, and changing between the two makes the job anew)."),
+		"idle_action": text(d.IdleAction, "How it rests: `sleep` (default: its programs end, the next use starts it again), `freeze` (they stand still, windows and all, until the next use) or `exit` (the task ends; the job is then a batch job, and changing to it or from it makes the job anew)."),
 		"watch":       text(d.Watch, "Who sees the screen while a person controls it: `all` (default), `holder`, or `blank`."),
 		"thumbnails":  text(d.Thumbnails, "Small pictures of the screen: `watch` (default: as `watch` allows) or `off`."),
 		"clipboard":   text(d.Clipboard, "Where the clipboard passes: `off`, `in` (default: to the desktop) or `both`."),

@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 )
@@ -56,18 +57,33 @@ func (g *Group) brake() (*Brake, error) {
 	return b, nil
 }
 
-// BrakeFiles is how many files a brake is made of.
-const BrakeFiles = 3
+// BrakeForm is how a brake goes to another process besides its files.
+type BrakeForm struct {
+	V2    bool `json:"v2"`
+	Files int  `json:"files"` // the first so many of three there are
+}
 
-// Files are the brake's, for another process; the last one may be nil. They stay its own.
-func (b *Brake) Files() []*os.File { return []*os.File{b.state, b.look, b.reclaim} }
+// Pass is the brake for another process: its form, and its files, which the caller closes
+// in place of the brake.
+func (b *Brake) Pass() (*BrakeForm, []*os.File) {
+	files := b.files()
+	return &BrakeForm{V2: b.v2, Files: len(files)}, files
+}
 
-// V2 is what the other process must know besides.
-func (b *Brake) V2() bool { return b.v2 }
+// InheritBrake is the brake in the process that got its files as descriptors from first on.
+func InheritBrake(form BrakeForm, first uintptr) *Brake {
+	file := func(i int) *os.File {
+		if i >= form.Files {
+			return nil
+		}
+		return os.NewFile(first+uintptr(i), "brake")
+	}
+	return &Brake{v2: form.V2, state: file(0), look: file(1), reclaim: file(2)}
+}
 
-// InheritBrake is the brake in the process that got its files, which it owns from here on.
-func InheritBrake(files [BrakeFiles]*os.File, v2 bool) *Brake {
-	return &Brake{v2: v2, state: files[0], look: files[1], reclaim: files[2]}
+func (b *Brake) files() []*os.File {
+	all := []*os.File{b.state, b.look, b.reclaim}
+	return slices.DeleteFunc(all, func(f *os.File) bool { return f == nil })
 }
 
 // Close closes the files; a nil brake has none.
@@ -75,10 +91,8 @@ func (b *Brake) Close() {
 	if b == nil {
 		return
 	}
-	for _, f := range b.Files() {
-		if f != nil {
-			_ = f.Close()
-		}
+	for _, f := range b.files() {
+		_ = f.Close()
 	}
 }
 

@@ -19,13 +19,18 @@ import (
 
 // adopt takes over a session whose supervisor died, once its hello shows what runs.
 func (s *supervisor) adopt(ctx context.Context) {
+	wasFrozen := s.thawToAdopt()
 	late := time.NewTimer(adoptLimit)
 	defer late.Stop()
 	for {
 		select {
 		case d := <-s.adopted:
-			if err := s.adoptDesktop(ctx, d); err != nil && ctx.Err() == nil {
+			err := s.adoptDesktop(ctx, d)
+			switch {
+			case err != nil && ctx.Err() == nil:
 				s.failStart(err)
+			case err == nil && wasFrozen:
+				s.freezeAgain()
 			}
 			return
 		case <-late.C:

@@ -118,6 +118,7 @@ func (s *supervisor) Signal(ctx context.Context, _ controlserver.Caller, req con
 	}
 	bounded, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
+	defer s.holdAwake(bounded)()
 	_, err := s.link.call(bounded, question{op: dialhome.OpSignal, body: dialhome.Signal{Signal: req.Signal}})
 	if err != nil {
 		return refusalOf("send the signal", err)

@@ -10,6 +10,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/botscreen/botscreen/driver/cgroup"
 	"github.com/botscreen/botscreen/driver/process"
 	"github.com/botscreen/botscreen/driver/session/dialhome"
 	"github.com/botscreen/botscreen/shared/screen"
@@ -45,7 +46,9 @@ type Config struct {
 	Viewer     *screen.ViewerListener `json:"viewer,omitempty"`
 	ViewerCert []byte                 `json:"viewer_cert,omitempty"`
 	ViewerKey  []byte                 `json:"viewer_key,omitempty"`
-	Warnings   []string               `json:"warnings,omitempty"`
+	// Brake says that FDBrake and what follows are the brake of the screen's cgroup.
+	Brake    *cgroup.BrakeForm `json:"brake,omitempty"`
+	Warnings []string          `json:"warnings,omitempty"`
 	// Known says that the plugin has driver state of a lease of this profile, and
 	// LeaseFloor is the highest epoch it has heard: a lease that is missing, or older,
 	// is then not the agent's (X26).
@@ -69,6 +72,7 @@ const (
 	FDAgentDir               // the directory it is in
 	FDAgentShared            // the alloc's shared directory, which holds that one
 	FDViewer                 // listening TCP socket, only with Config.Viewer
+	FDBrake                  // and the next two: the files of a cgroup.Brake, only with Config.Brake
 )
 
 const maxConfig = 24 << 20

@@ -30,6 +30,7 @@ func (s *supervisor) beginStop() bool {
 // does not, the plugin kills it from outside.
 func (s *supervisor) stopSession(first int, grace time.Duration) {
 	s.enter(screen.Stopping, control.EventState, "")
+	s.thawToEnd()
 	ctx, cancel := context.WithTimeout(context.Background(), grace+stopSlack)
 	defer cancel()
 	body := dialhome.Stop{Signal: first, Grace: grace}

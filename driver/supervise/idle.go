@@ -45,6 +45,8 @@ func notReady(what string, state screen.State) error {
 	switch state {
 	case screen.Starting, screen.Waking:
 		return &control.Error{Kind: control.Busy, Message: fmt.Sprintf("Cannot %s: the desktop is still starting.", what), Next: "Try again in a moment."}
+	case screen.Frozen:
+		return &control.Error{Kind: control.Busy, Message: fmt.Sprintf("Cannot %s: the desktop is frozen.", what), Next: "Wake it with `botscreen wake`, or by using it."}
 	case screen.Asleep:
 		return &control.Error{Kind: control.Busy, Message: fmt.Sprintf("Cannot %s: the desktop is asleep.", what), Next: "Wake it with `botscreen wake`, or by using it."}
 	default:
@@ -73,7 +75,7 @@ func (s *supervisor) beginCommand(ctx context.Context) (end func(), err error) {
 func (s *supervisor) beginWhere(ctx context.Context, may func(screen.State) error) (end func(), err error) {
 	for {
 		s.mu.Lock()
-		if s.state != screen.Asleep && s.state != screen.Waking {
+		if s.state != screen.Asleep && s.state != screen.Frozen && s.state != screen.Waking {
 			defer s.mu.Unlock()
 			if err := may(s.state); err != nil {
 				return nil, err
@@ -144,9 +146,20 @@ func (s *supervisor) rest(after time.Duration) {
 		}
 		return
 	}
-	if err := s.sleep(after, reason); err != nil {
+	if s.config.Idle.Action == screen.IdleFreeze && s.brake == nil {
+		return // its windows are not to be lost; the status says why it stays awake
+	}
+	if err := s.repose(after, reason); err != nil {
 		s.log.Warn("the desktop was not put to sleep", "error", err)
 	}
+}
+
+// repose puts the desktop to rest in the way the job wants.
+func (s *supervisor) repose(after time.Duration, reason string) error {
+	if s.config.Idle.Action == screen.IdleFreeze && s.brake != nil {
+		return s.freeze(after, reason)
+	}
+	return s.sleep(after, reason)
 }
 
 // sleep ends the desktop, if nobody has used it for so long, and keeps everything that

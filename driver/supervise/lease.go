@@ -102,7 +102,8 @@ func (s *supervisor) Lease(context.Context) (lease.Public, error) {
 }
 
 // Take gives the screen to a viewer. It may have lost it again when this returns.
-func (s *supervisor) Take(_ context.Context, caller controlserver.Caller, req control.TakeRequest) (lease.Public, error) {
+func (s *supervisor) Take(ctx context.Context, caller controlserver.Caller, req control.TakeRequest) (lease.Public, error) {
+	defer s.holdAwake(ctx)() // what a change of hands asks of the desktop a frozen one does not hear
 	s.trail.came(req.Viewer.Handle(), cameBy(caller))
 	held, err := s.keeper.Take(req.Viewer, req.Reason, false)
 	if err != nil {

@@ -75,6 +75,7 @@ func run(dir *os.Root, log hclog.Logger) error {
 		}
 		s.viewer.bind(viewer)
 	}
+	s.brake = inheritedBrake(config)
 	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGTERM)
 	defer stop()
 	signal.Ignore(unix.SIGPIPE, unix.SIGINT, unix.SIGHUP)

@@ -26,6 +26,8 @@ type record struct {
 	Ready    bool             `json:"ready"`
 	// Asleep says that the session was told to end its desktop, and may have.
 	Asleep bool `json:"asleep,omitempty"`
+	// Frozen says that the desktop was frozen, or is about to be.
+	Frozen bool `json:"frozen,omitempty"`
 	// Events is where the numbers of the last supervisor's events started.
 	Events uint64        `json:"events"`
 	Exit   *control.Exit `json:"exit,omitempty"`

@@ -17,6 +17,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 	"golang.org/x/sys/unix"
 
+	"github.com/botscreen/botscreen/driver/cgroup"
 	"github.com/botscreen/botscreen/driver/process"
 	"github.com/botscreen/botscreen/driver/session/dialhome"
 	"github.com/botscreen/botscreen/shared/control"
@@ -53,6 +54,7 @@ type supervisor struct {
 	clip     clipboard
 	copies   *bucket // of what is sent to the holder
 	trail    *trail
+	brake    *cgroup.Brake // nil: the desktop cannot be frozen
 	passed   slots
 	notes    *bucket
 	patience time.Duration         // for a session to report a command that was killed

@@ -59,7 +59,11 @@ func (s *supervisor) startAgain() error {
 	s.mu.Lock()
 	state := s.state
 	s.mu.Unlock()
-	if state != screen.Asleep {
+	switch state {
+	case screen.Frozen:
+		return s.thaw()
+	case screen.Asleep:
+	default:
 		return nil // whoever asked looks again
 	}
 	// The start gate is the plugin's; the floor holds here too (rule M1).
@@ -144,12 +148,12 @@ func wakeRefusal(err error) error {
 
 // Sleep puts the desktop to sleep now, unless somebody uses it.
 func (s *supervisor) Sleep(_ context.Context, _ controlserver.Caller) error {
-	err := s.sleep(0, "an operator put it to sleep")
+	err := s.repose(0, "an operator put it to sleep")
 	if errors.Is(err, errBusy) {
 		s.mu.Lock()
 		state := s.state
 		s.mu.Unlock()
-		if state == screen.Asleep {
+		if state == screen.Asleep || state == screen.Frozen {
 			return nil
 		}
 		return &control.Error{Kind: control.Busy, Message: fmt.Sprintf("Cannot put the desktop to sleep: it is %s and in use.", state),

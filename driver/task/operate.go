@@ -55,6 +55,7 @@ func (t *Task) kill(ctx context.Context) error {
 	t.mu.Unlock()
 	limit, cancel := context.WithTimeout(ctx, killLimit)
 	defer cancel()
+	thaw(limit, t.sandbox)
 	if err := t.sandbox.Kill(limit); err != nil {
 		return fmt.Errorf("kill screen: %w", err)
 	}

@@ -90,6 +90,7 @@ func describeStatus(status isolation.Status) string {
 func endSandbox(sandbox isolation.Sandbox) error {
 	ctx, cancel := context.WithTimeout(context.Background(), killLimit)
 	defer cancel()
+	thaw(ctx, sandbox)
 	return errors.Join(sandbox.Kill(ctx), sandbox.Remove(ctx))
 }
 

@@ -74,6 +74,7 @@ func (m *Manager) endRemnant(ctx context.Context, r runRecord) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, killLimit)
 	defer cancel()
+	thaw(ctx, sandbox)
 	if err := sandbox.Kill(ctx); err != nil {
 		return fmt.Errorf("recover task: %w", err)
 	}

@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/botscreen/botscreen/driver/cgroup"
 	"github.com/botscreen/botscreen/driver/process"
 	"github.com/botscreen/botscreen/driver/session/dialhome"
 	"github.com/botscreen/botscreen/shared/screen"
@@ -45,6 +46,7 @@ type supervisorConfig struct {
 	Viewer          *screen.ViewerListener `json:"viewer,omitempty"`
 	ViewerCert      []byte                 `json:"viewer_cert,omitempty"`
 	ViewerKey       []byte                 `json:"viewer_key,omitempty"`
+	Brake           *cgroup.BrakeForm      `json:"brake,omitempty"`
 	Warnings        []string               `json:"warnings,omitempty"`
 	Known           bool                   `json:"known,omitempty"`
 	LeaseFloor      uint64                 `json:"lease_floor,omitempty"`
@@ -143,12 +145,17 @@ func (m *Manager) supervisorFiles(r *runRecord, p places, plan *dialhome.Plan) (
 	if warning != "" {
 		warnings = append(slices.Clone(warnings), warning)
 	}
+	brake, warning := m.openBrake(r)
+	if warning != "" {
+		warnings = append(slices.Clone(warnings), warning)
+	}
 	inherited := append(door.files(), viewer.listener) // nil ones leave their number free
+	inherited = append(inherited, brake.files...)
 	config, err := memfd("supervisor", supervisorConfig{
 		Namespace: r.Namespace, Profile: r.Profile, Isolation: r.Isolation, Instance: r.Instance, ImageDigest: r.ImageDigest,
 		Session: r.Sandbox.Session, Geometry: r.Geometry, Exec: r.Exec, Warnings: warnings,
 		Takeover: r.Takeover, KeyboardLayout: r.KeyboardLayout, AgentSocket: r.AgentSocket, AgentDoor: door.socket(),
-		Viewer: viewer.of(r), ViewerCert: viewer.tls.cert, ViewerKey: viewer.tls.key,
+		Viewer: viewer.of(r), ViewerCert: viewer.tls.cert, ViewerKey: viewer.tls.key, Brake: brake.form,
 		Idle: r.Idle, Deadline: r.Deadline, MinFreeMemoryMB: r.MinFreeMemoryMB,
 		FirstDisplay: int(m.settings.Band.First), LastDisplay: int(m.settings.Band.Last),
 		SharedPIDs: r.Isolation == screen.Host, Plan: plan, Known: floor > 0, LeaseFloor: floor,

@@ -175,6 +175,8 @@ func (t *Task) announce(e control.Event) {
 		message = "Desktop adopted by a new supervisor"
 	case control.EventAsleep:
 		message = "Asleep" + because(e)
+	case control.EventFrozen:
+		message = "Frozen" + because(e)
 	case control.EventWoken:
 		message = "Desktop woken " + e.Reason.String()
 		t.noteDisplay()

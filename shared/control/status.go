@@ -85,6 +85,7 @@ type EventName string
 const (
 	EventReady       EventName = "ready"
 	EventAsleep      EventName = "asleep"
+	EventFrozen      EventName = "frozen"
 	EventWoken       EventName = "woken"
 	EventTaken       EventName = "taken"
 	EventHandedBack  EventName = "handed_back"

@@ -100,6 +100,7 @@ func TestValidateOneField(t *testing.T) {
 		"viewer without port":  {func(c *Config) { c.ViewerTLSCert, c.ViewerTLSKey = "a", "k" }, "viewer.port:"},
 		"idle never":           {func(c *Config) { c.IdleStop = "0s" }, ""},
 		"idle short":           {func(c *Config) { c.IdleStop = "10ms" }, "idle_stop:"},
+		"idle freeze":          {func(c *Config) { c.IdleAction = "freeze" }, ""},
 		"idle action":          {func(c *Config) { c.IdleAction = "hibernate" }, "idle_action:"},
 		"isolation upper case": {func(c *Config) { c.Isolation = "Docker" }, "isolation:"},
 	} {

@@ -8,10 +8,12 @@ import "time"
 type IdleAction string
 
 // Sleep ends the desktop's processes and starts them again at the next use, while the
-// task runs on. Exit ends the task with code 0.
+// task runs on. Freeze stops them where they stand and lets them go on at the next use.
+// Exit ends the task with code 0.
 const (
-	IdleSleep IdleAction = "sleep"
-	IdleExit  IdleAction = "exit"
+	IdleSleep  IdleAction = "sleep"
+	IdleFreeze IdleAction = "freeze"
+	IdleExit   IdleAction = "exit"
 )
 
 // IdlePolicy says when a desktop counts as unused and what happens then (rule I1).
@@ -27,7 +29,7 @@ const (
 )
 
 func (c Config) validateIdle(faults *Faults) IdlePolicy {
-	p := IdlePolicy{Action: oneOf(faults, "idle_action", c.IdleAction, IdleSleep, IdleExit)}
+	p := IdlePolicy{Action: oneOf(faults, "idle_action", c.IdleAction, IdleSleep, IdleFreeze, IdleExit)}
 	if c.IdleStop == "0s" || c.IdleStop == "0" || c.IdleStop == "" {
 		return p
 	}
