@@ -4,6 +4,7 @@ package provider
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"strconv"
@@ -167,10 +168,25 @@ func (c *cluster) client(ctx context.Context) (*api.Client, diag.Diagnostics) {
 	}
 	client, err := c.conn.API(ctx)
 	if err != nil {
-		diags.Append(c.explain(err, operation{doing: "connect"}))
+		diags.Append(c.notConnected(err))
 		return nil, diags
 	}
 	return client, diags
+}
+
+// notConnected says why there is no client: what is in the way, or a login that was refused.
+func (c *cluster) notConnected(err error) diag.Diagnostic {
+	var login *connection.LoginError
+	if !errors.As(err, &login) {
+		return c.explain(err, operation{doing: "connect"})
+	}
+	switch connection.Classify(err) {
+	case connection.Unreachable, connection.Untrusted, connection.Foreign, connection.Setting:
+		return c.explain(err, operation{doing: "log in"})
+	}
+	return diag.NewAttributeErrorDiagnostic(path.Root("auth_jwt"), "Nomad refused the login",
+		fmt.Sprintf("Cannot log in with the authentication method %q: %s. Check that there is such a method, that login_token is from its issuer and has not expired, "+
+			"and that a binding rule matches its claims. %s", login.Method, cause(login.Err), unchanged))
 }
 
 func (c *cluster) records(client *api.Client) nomadjob.Records {

@@ -155,7 +155,7 @@ func addFaults(diags *diag.Diagnostics, err error) {
 }
 
 // collections are attributes of which a fault names one element.
-var collections = []string{"env", "secret_env", "labels", "isolation_order", "datacenters", "docker.labels", "agent_socket.uids"}
+var collections = []string{"env", "secret_env", "labels", "isolation_order", "datacenters", "docker.labels", "agent_socket.uids", "browser.args"}
 
 // sentence puts a fault into words.
 func sentence(f screen.FieldError) string {

@@ -23,6 +23,7 @@ import (
 type profileDoors struct {
 	Viewer      types.Object `tfsdk:"viewer"`
 	AgentSocket types.Object `tfsdk:"agent_socket"`
+	Browser     types.Object `tfsdk:"browser"`
 	Docker      types.Object `tfsdk:"docker"`
 	Apptainer   types.Object `tfsdk:"apptainer"`
 }
@@ -41,6 +42,13 @@ type agentSocketModel struct {
 	UIDs  types.List   `tfsdk:"uids"`
 }
 
+type browserModel struct {
+	Enabled  types.Bool   `tfsdk:"enabled"`
+	Args     types.List   `tfsdk:"args"`
+	Sandbox  types.Bool   `tfsdk:"sandbox"`
+	StartURL types.String `tfsdk:"start_url"`
+}
+
 type dockerModel struct {
 	NetworkMode types.String `tfsdk:"network_mode"`
 	ShmSizeMB   types.Int64  `tfsdk:"shm_size_mb"`
@@ -57,6 +65,7 @@ var (
 	viewerType = map[string]attr.Type{"port": types.StringType, "static_port": types.Int64Type, "host_network": types.StringType,
 		"tls_cert": types.StringType, "tls_key": types.StringType}
 	agentSocketType = map[string]attr.Type{"mode": types.StringType, "group": types.StringType, "uids": types.ListType{ElemType: types.Int64Type}}
+	browserType     = map[string]attr.Type{"enabled": types.BoolType, "args": types.ListType{ElemType: types.StringType}, "sandbox": types.BoolType, "start_url": types.StringType}
 	dockerType      = map[string]attr.Type{"network_mode": types.StringType, "shm_size_mb": types.Int64Type, "pids_limit": types.Int64Type,
 		"labels": types.MapType{ElemType: types.StringType}}
 	apptainerType = map[string]attr.Type{"writable": types.BoolType, "tmpfs_mb": types.Int64Type}
@@ -68,6 +77,9 @@ func doorAttributes() map[string]schema.Attribute {
 	}
 	number := func(value int64, description string) schema.Int64Attribute {
 		return schema.Int64Attribute{Optional: true, Computed: true, Default: int64default.StaticInt64(value), MarkdownDescription: description}
+	}
+	flag := func(value bool, description string) schema.BoolAttribute {
+		return schema.BoolAttribute{Optional: true, Computed: true, Default: booldefault.StaticBool(value), MarkdownDescription: description}
 	}
 	written := func(description string) schema.StringAttribute {
 		return schema.StringAttribute{Optional: true, MarkdownDescription: description}
@@ -94,6 +106,13 @@ func doorAttributes() map[string]schema.Attribute {
 			"uids": schema.ListAttribute{Optional: true, Computed: true, ElementType: types.Int64Type, Default: listdefault.StaticValue(types.ListValueMust(types.Int64Type, nil)),
 				MarkdownDescription: "Who is accepted besides root. The first one owns the socket; further ones have to be in the group. Default: `[]`."},
 		}),
+		"browser": nested(own.Browser, "The screen's one browser, which a person and the agent share. Its profile lies in the home and stays.", map[string]schema.Attribute{
+			"enabled": flag(true, "Whether there is one. Default: `true`."),
+			"args": schema.ListAttribute{Optional: true, Computed: true, ElementType: types.StringType, Default: listdefault.StaticValue(types.ListValueMust(types.StringType, nil)),
+				MarkdownDescription: "Further switches, at most 64. Refused are those that open a debugging port, change the browser's profile or cache, load extensions, run other programs, or take the sandbox away. Default: `[]`."},
+			"sandbox":   flag(true, "The browser's own sandbox. Where it cannot work the browser is refused; `false` starts it without, and the screen's status says so. Default: `true`."),
+			"start_url": written("What it shows first: `http`, `https`, `file:///…` or `about:blank`. Default: a new tab."),
+		}),
 		"docker": nested(own.Docker, "What a container is made of, where the isolation is `docker`.", map[string]schema.Attribute{
 			"network_mode": text(d.Docker.NetworkMode, "`none` (default), or `bridge`: a network of its own; the node and its metadata service stay reachable."),
 			"shm_size_mb":  number(d.Docker.ShmSizeMB, "Size of `/dev/shm`, for the browser, in MiB: 64 to 65536. Default: 1024."),
@@ -102,8 +121,7 @@ func doorAttributes() map[string]schema.Attribute {
 				MarkdownDescription: "Labels of the container, for people. Default: `{}`."},
 		}),
 		"apptainer": nested(own.Apptainer, "What a container is made of, where the isolation is `apptainer`.", map[string]schema.Attribute{
-			"writable": schema.BoolAttribute{Optional: true, Computed: true, Default: booldefault.StaticBool(false),
-				MarkdownDescription: "Changes to the image are kept in memory until the screen ends. Default: `false`."},
+			"writable": flag(false, "Changes to the image are kept in memory until the screen ends. Default: `false`."),
 			"tmpfs_mb": number(d.Apptainer.TmpfsMB, "Size of `/tmp`, which is memory of the task, in MiB: 16 to 65536. Default: 1024."),
 		}),
 	}
@@ -155,6 +173,13 @@ func (m *profileDoors) spec(r *reader, p *nomadjob.Profile) {
 			p.AgentSocket.UIDs = nil // nothing to hold them against yet
 		}
 	}
+	var browser browserModel
+	if r.object(m.Browser, &browser) {
+		r.flag(browser.Enabled, &p.Browser.Enabled)
+		r.words(browser.Args, &p.Browser.Args)
+		r.flag(browser.Sandbox, &p.Browser.Sandbox)
+		r.text(browser.StartURL, &p.Browser.StartURL)
+	}
 	var docker dockerModel
 	if r.object(m.Docker, &docker) {
 		r.text(docker.NetworkMode, &p.Docker.NetworkMode)
@@ -186,6 +211,8 @@ func (m *profileDoors) load(ctx context.Context, p nomadjob.Profile, diags *diag
 	uids, d := types.ListValueFrom(ctx, types.Int64Type, append([]int64{}, p.AgentSocket.UIDs...))
 	diags.Append(d...)
 	m.AgentSocket = object(agentSocketType, agentSocketModel{types.StringValue(p.AgentSocket.Mode), types.StringValue(p.AgentSocket.Group), uids})
+	args := listOf(ctx, append([]string{}, p.Browser.Args...), diags)
+	m.Browser = object(browserType, browserModel{types.BoolValue(p.Browser.Enabled), args, types.BoolValue(p.Browser.Sandbox), optional(p.Browser.StartURL)})
 	labels := p.Docker.Labels
 	if labels == nil {
 		labels = map[string]string{}

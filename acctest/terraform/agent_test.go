@@ -24,6 +24,8 @@ type agent struct {
 	addr  string // host:port
 	token string
 	api   *api.Client
+	rpc   int  // port of a real server
+	guest bool // a client of another one's server, whose jobs are not its own
 	cmd   *exec.Cmd
 	done  chan struct{}
 }
@@ -31,10 +33,13 @@ type agent struct {
 // patience is how long a state of another process may take, on a machine that is busy.
 const patience = 90 * time.Second
 
+// The node's own order names the host first: whatever comes to the host without having
+// asked for it, shows.
 const pluginBlock = `
 plugin "nomad-driver-botscreen" {
   config {
     allow_unsandboxed_host = true
+    isolation_order = ["host", "docker", "apptainer"]
     state_dir = %q
     run_dir   = %q
     displays  = %q
@@ -65,7 +70,7 @@ func startNomad(t *testing.T, displays string) *agent {
 	}
 	a := prepare(t, "nomad", displays)
 	http, rpc, serf := freePort(t), freePort(t), freePort(t)
-	a.addr = fmt.Sprintf("127.0.0.1:%d", http)
+	a.addr, a.rpc = fmt.Sprintf("127.0.0.1:%d", http), rpc
 	config := filepath.Join(a.dir, "nomad.hcl")
 	write(t, config, fmt.Sprintf(`
 data_dir   = %q
@@ -191,6 +196,20 @@ func (a *agent) end() {
 	if a.cmd == nil {
 		return
 	}
+	if !a.guest {
+		a.stopJobs()
+	}
+	_ = a.cmd.Process.Signal(syscall.SIGTERM)
+	select {
+	case <-a.done:
+	case <-time.After(20 * time.Second):
+		_ = a.cmd.Process.Kill()
+		<-a.done
+	}
+	a.cmd = nil
+}
+
+func (a *agent) stopJobs() {
 	if jobs, _, err := a.api.Jobs().List(nil); err == nil {
 		for _, j := range jobs {
 			_, _, _ = a.api.Jobs().Deregister(j.ID, true, nil)
@@ -208,14 +227,6 @@ func (a *agent) end() {
 			}
 		}
 	}
-	_ = a.cmd.Process.Signal(syscall.SIGTERM)
-	select {
-	case <-a.done:
-	case <-time.After(20 * time.Second):
-		_ = a.cmd.Process.Kill()
-		<-a.done
-	}
-	a.cmd = nil
 }
 
 // eventually polls a state of another process that has no event of its own.

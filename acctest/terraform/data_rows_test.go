@@ -36,7 +36,9 @@ data "botscreen_screens" "all" {
   profile    = botscreen_profile.desk.name
   depends_on = [botscreen_screen.desk]
 }
-data "botscreen_nodes" "all" {}
+data "botscreen_nodes" "all" {
+  node_pool = "default"
+}
 data "botscreen_nodes" "apptainer" {
   isolation = "apptainer"
 }

@@ -28,7 +28,7 @@ func viewerListener(b *bench) {
 		b.Fatal(err)
 	}
 	b.Cleanup(func() { _, _ = b.agent.client(b.T).Variables().Delete(path, nil) })
-	listens := "viewer = { tls_cert = \"" + path + "#cert\", tls_key = \"" + path + "#key\" }\n  agent_socket = { mode = \"0600\" }\n  cpu "
+	listens := "viewer = { tls_cert = \"" + path + "#cert\", tls_key = \"" + path + "#key\" }\n  agent_socket = { mode = \"0600\" }\n  browser = { enabled = false }\n  cpu "
 	with := strings.Replace(desktopOf(b, "800x600"), "cpu ", listens, 1) + `
 data "botscreen_screen" "desk" {
   name       = botscreen_screen.desk.name

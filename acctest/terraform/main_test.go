@@ -52,11 +52,14 @@ func TestMain(m *testing.M) {
 }
 
 // findCLIs are the CLIs of this machine: terraform on PATH, OpenTofu on PATH or where
-// `make tofu` puts it. BOTSCREEN_TOFU names another one.
+// `make tofu` puts it. BOTSCREEN_TERRAFORM and BOTSCREEN_TOFU name other ones.
 func findCLIs() []cli {
 	var out []cli
-	if path, err := exec.LookPath("terraform"); err == nil {
-		out = append(out, cli{"terraform", path})
+	for _, name := range []string{os.Getenv("BOTSCREEN_TERRAFORM"), "terraform"} {
+		if path, err := exec.LookPath(name); name != "" && err == nil {
+			out = append(out, cli{"terraform", path})
+			break
+		}
 	}
 	local, _ := filepath.Abs("../../.botscreen/tofu/tofu")
 	for _, name := range []string{os.Getenv("BOTSCREEN_TOFU"), "tofu", local} {

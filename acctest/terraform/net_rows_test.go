@@ -143,20 +143,24 @@ const screenPolicy = `namespace "default" {
 // withPolicy makes a token that may do only that.
 func (b *bench) withPolicy(name, jobs, variables string) string {
 	b.Helper()
-	acl := b.agent.client(b.T)
-	policy := name + "-" + b.prefix
-	if _, err := acl.ACLPolicies().Upsert(&api.ACLPolicy{Name: policy, Rules: fmt.Sprintf(screenPolicy, jobs, variables)}, nil); err != nil {
-		b.Fatal(err)
-	}
+	acl, policy := b.agent.client(b.T), b.policy(name, jobs, variables)
 	token, _, err := acl.ACLTokens().Create(&api.ACLToken{Name: policy, Type: "client", Policies: []string{policy}}, nil)
 	if err != nil {
 		b.Fatal(err)
 	}
-	b.Cleanup(func() {
-		_, _ = acl.ACLTokens().Delete(token.AccessorID, nil)
-		_, _ = acl.ACLPolicies().Delete(policy, nil)
-	})
+	b.Cleanup(func() { _, _ = acl.ACLTokens().Delete(token.AccessorID, nil) })
 	return token.SecretID
+}
+
+// policy makes a policy with such rights on jobs and on this test's variables.
+func (b *bench) policy(name, jobs, variables string) string {
+	b.Helper()
+	acl, policy := b.agent.client(b.T).ACLPolicies(), name+"-"+b.prefix
+	if _, err := acl.Upsert(&api.ACLPolicy{Name: policy, Rules: fmt.Sprintf(screenPolicy, jobs, variables)}, nil); err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { _, _ = acl.Delete(policy, nil) })
+	return policy
 }
 
 // capabilities: each right that is missing is named.

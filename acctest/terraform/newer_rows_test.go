@@ -4,6 +4,7 @@ package terraform
 
 import (
 	"fmt"
+	"path/filepath"
 	"strings"
 
 	"github.com/hashicorp/nomad/api"
@@ -13,7 +14,61 @@ import (
 var _ = add(
 	row{id: "T-ACT server", f: actions, desktop: true},
 	row{id: "T-LST server", f: lists},
+	row{id: "T-ACT", f: triggeredActions, desktop: true, needs: actionBlocks},
+	row{id: "T-LST", f: queried, needs: queries},
 )
+
+// triggeredActions is the example: an update of something else restarts the screen.
+func triggeredActions(b *bench) {
+	b.example("operate")
+	b.must("validate", "-no-color")
+	b.settle()
+	const address = "botscreen_screen.scout"
+	before := b.state()[address]["alloc_id"]
+	b.says(b.apply("-var", "release=2"), "No ticket", "Restarting the desktop", "is ready")
+	b.empty("-var", "release=2")
+	b.apply("-refresh-only", "-var", "release=2")
+	second := b.state()[address]["alloc_id"]
+	if second == before {
+		b.Error("the desktop is the same")
+	}
+	b.must("apply", "-no-color", "-auto-approve", "-var", "release=2", "-invoke", "action.botscreen_screen_restart.scout")
+	b.apply("-refresh-only", "-var", "release=2")
+	if b.state()[address]["alloc_id"] == second {
+		b.Error("the desktop is the same after the action by hand")
+	}
+	b.destroy()
+}
+
+// queried finds what somebody else has made, and takes it over as the CLI wrote it down.
+func queried(b *bench) {
+	b.config(fmt.Sprintf(somebodies, strings.Repeat("a", 64)))
+	b.settle()
+	other := newBench(b.T, b.cli, b.agent)
+	other.prefix = b.prefix
+	other.config("")
+	write(b.T, filepath.Join(other.dir, "all.tfquery.hcl"), `list "botscreen_profile" "all" {
+  provider = botscreen
+}
+list "botscreen_screen" "stopped" {
+  provider = botscreen
+  config {
+    profile = "a-`+b.prefix+`"
+    status  = "stopped"
+  }
+}
+`)
+	o := other.must("query", "-no-color", "-generate-config-out=found.tf")
+	for _, name := range []string{"a-", "b-", "c-", "sa-"} {
+		other.says(o, name+b.prefix+"@default")
+	}
+	if strings.Contains(o.text, "sb-"+b.prefix) {
+		b.Errorf("more than what was asked for:\n%s", o.raw)
+	}
+	other.says(other.apply(), "4 imported")
+	other.empty()
+	b.destroy()
+}
 
 // actions: restart, stop and revoke do what they say, refuse what the resource refuses, and
 // leave nothing for the next plan to put right.

@@ -3,7 +3,11 @@
 package terraform
 
 import (
+	"bytes"
+	"encoding/json"
+	"io"
 	"net/http"
+	"strconv"
 	"strings"
 )
 
@@ -11,6 +15,7 @@ var _ = add(
 	row{id: "T-PLC-1", f: hostRefused},
 	row{id: "T-PLC-2", f: noSandbox},
 	row{id: "T-PLC-3", f: sandboxGone},
+	row{id: "T-PLC-4", f: driverRefuses, desktop: true},
 	row{id: "T-BAD", f: badInput},
 )
 
@@ -102,6 +107,62 @@ func sandboxGone(b *bench) {
 	b.leavesNoJob("botscreen-" + b.prefix)
 }
 
+// driverRefuses: the scheduler let a screen come to a node that has no sandbox, as one that
+// has just lost it. The driver's own word is in the error. This node's order begins with the
+// host, which the screen has not allowed.
+func driverRefuses(b *bench) {
+	b.config(checks("off") + strings.Replace(sandboxed, `["apptainer"]`, `["docker", "apptainer"]`, 1))
+	id := "botscreen-" + b.prefix
+	seen := map[string]bool{}
+	b.proxy.hook(func(_ http.ResponseWriter, r *http.Request) bool {
+		if putsJob(r) {
+			b.withoutConstraints(r)
+		}
+		if all, _, err := b.agent.client(b.T).Jobs().Allocations(id, true, nil); err == nil {
+			for _, a := range all {
+				if state := a.TaskStates["desktop"]; state != nil {
+					for _, e := range state.Events {
+						seen[e.Details["botscreen.isolation"]] = true
+					}
+				}
+			}
+		}
+		return false
+	})
+	b.fails(b.tryApply(), "The desktop", "did not start", "isolation_refused: no isolation of the job's isolation_order (docker, apptainer) can be had", "allow_unsandboxed_host", "the job was removed again")
+	b.proxy.hook(nil)
+	if seen["host"] {
+		b.Error("it ran on the host")
+	}
+	b.leavesNoJob(id)
+	b.destroy()
+}
+
+// withoutConstraints lets a job that is being registered go to any node.
+func (b *bench) withoutConstraints(r *http.Request) {
+	b.Helper()
+	text, err := io.ReadAll(r.Body)
+	if err != nil {
+		b.Error(err)
+		return
+	}
+	var doc map[string]any
+	if err := json.Unmarshal(text, &doc); err != nil {
+		b.Error(err)
+		return
+	}
+	job, _ := doc["Job"].(map[string]any)
+	if constraints, _ := job["Constraints"].([]any); len(constraints) == 0 {
+		b.Errorf("the job asks for no isolation: %v", job["Constraints"])
+	}
+	delete(job, "Constraints")
+	if text, err = json.Marshal(doc); err != nil {
+		b.Error(err)
+	}
+	r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(text)), int64(len(text))
+	r.Header.Set("Content-Length", strconv.Itoa(len(text)))
+}
+
 // badInput is refused at validate, offline, each fault at its attribute.
 func badInput(b *bench) {
 	for config, words := range map[string][]string{
@@ -112,6 +173,8 @@ func badInput(b *bench) {
 		profileOf(`env = { NOMAD_TOKEN = "x", DISPLAY = ":1" }`): {"NOMAD_TOKEN", "DISPLAY", "is set by Nomad or by the desktop itself"},
 		profileOf(`viewer = { static_port = 70000, tls_cert = "-----BEGIN" }`, `agent_socket = { mode = "0666" }`, `docker = { network_mode = "host", shm_size_mb = 1 }`, `apptainer = { tmpfs_mb = 1 }`): {
 			"`viewer.static_port`", "`viewer.tls_key` must be given together", "never the PEM itself", "`agent_socket.mode`", "`docker.network_mode`", "`docker.shm_size_mb`", "`apptainer.tmpfs_mb`"},
+		profileOf(`browser = { args = ["--no-sandbox", "--remote-debugging-port=1"], start_url = "javascript:alert(1)" }`): {
+			"`browser.args`", "no-sandbox", "botscreen cdp", "`browser.start_url`"},
 		profileOf(`start_timeout = "soon"`):                               {"must be a duration"},
 		strings.Replace(profileOf(), `"desk"`+"\n  ", `"../x"`+"\n  ", 1): {"Invalid name", "../x"},
 		"resource \"botscreen_placement\" \"p\" {\n name = \"p\"\n isolation = \"chroot\"\n priority = 0\n isolation_order = [\"docker\", \"docker\"]\n}\n": {

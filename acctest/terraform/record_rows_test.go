@@ -16,7 +16,7 @@ var _ = add(
 	row{id: "T-PRO-1 profile", f: profileLife},
 	row{id: "T-PRO-2 placement", f: placementLife},
 	row{id: "T-DEF", f: defaults},
-	row{id: "T-ID", f: identity, only: "tofu", reason: "this Terraform knows no identities (1.12 does)"},
+	row{id: "T-ID", f: identity, needs: identities},
 	row{id: "T-DRIFT-1", f: recordDrift},
 	row{id: "T-DRIFT-3 / TFM-01", f: equalSpellings},
 	row{id: "T-GONE-1 / TFM-11", f: recordGone},
@@ -79,6 +79,7 @@ func profileLife(b *bench) {
 		`env = { LANG_HINT = "de" }`, `secret_env = { KEY = "agents/openai#api_key" }`, `labels = { lane = "blue" }`,
 		`viewer = { static_port = 8443, host_network = "people", tls_cert = "desk/tls#cert", tls_key = "desk/tls#key" }`,
 		`agent_socket = { group = "bots", uids = [1000, 1001] }`, `docker = { network_mode = "bridge", labels = { team = "x" } }`, `apptainer = { writable = true, tmpfs_mb = 64 }`,
+		`browser = { args = ["--lang=de"], start_url = "https://example.org/" }`,
 		`description = "the desk"`, `force_destroy = true`,
 	}
 	for i := range all { // each attribute by itself: an update in place, of nothing else

@@ -12,12 +12,12 @@ import (
 type row struct {
 	id string
 	f  func(*bench)
-	// desktop: the row starts screens. acl: it needs tokens with policies. only: it runs on
-	// one CLI, for the reason.
+	// desktop: the row starts screens. acl: it needs tokens with policies. real: why only a
+	// real Nomad can run it. needs: what the CLI has to know.
 	desktop bool
 	acl     bool
-	only    string
-	reason  string
+	real    string
+	needs   feature
 }
 
 var rows []row
@@ -73,10 +73,12 @@ func (r row) run(t *testing.T, c cli, a *agent) {
 		report.note(r.id, column, outcome, reason)
 	})
 	switch {
-	case r.only != "" && r.only != c.name:
-		reason = r.reason
+	case r.needs != "" && !c.knows(t, r.needs):
+		reason = c.lacks(r.needs)
 	case r.acl && a.kind == "embedded":
 		reason = "the embedded agent has one token and no policies"
+	case r.real != "" && a.kind == "embedded":
+		reason = r.real
 	case r.desktop:
 		reason = missing()
 	}

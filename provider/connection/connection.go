@@ -99,7 +99,7 @@ func (c *Client) connect(ctx context.Context) error {
 			&api.ACLLoginRequest{AuthMethodName: c.settings.AuthMethod, LoginToken: c.settings.LoginToken},
 			(&api.WriteOptions{}).WithContext(ctx))
 		if err != nil {
-			return fmt.Errorf("login with %s: %w", c.settings.AuthMethod, err)
+			return &LoginError{Method: c.settings.AuthMethod, Err: err}
 		}
 		main.SetSecretID(token.SecretID)
 		streams.SetSecretID(token.SecretID)
@@ -110,6 +110,15 @@ func (c *Client) connect(ctx context.Context) error {
 	c.api, c.exec = main, streams
 	return nil
 }
+
+// LoginError is a login that failed, on the way or by Nomad's word.
+type LoginError struct {
+	Method string
+	Err    error
+}
+
+func (e *LoginError) Error() string { return fmt.Sprintf("login with %s: %v", e.Method, e.Err) }
+func (e *LoginError) Unwrap() error { return e.Err }
 
 // resolved waits until the servers know a fresh token: it is written by the leader and
 // read from any of them.

@@ -50,6 +50,15 @@ type Apptainer struct {
 	TmpfsMB  int64 `json:"tmpfs_mb"`
 }
 
+// Browser is what a profile decides about the screen's one browser. Which program it is, is
+// the node's and the image's.
+type Browser struct {
+	Enabled  bool     `json:"enabled"`
+	Args     []string `json:"args,omitempty"`
+	Sandbox  bool     `json:"sandbox"`
+	StartURL string   `json:"start_url,omitempty"`
+}
+
 // ViewerPort is the label of a viewer's port where a profile names none.
 const ViewerPort = "viewer"
 
@@ -61,7 +70,9 @@ const (
 )
 
 func (p *Profile) doorDefaults() {
-	p.AgentSocket.Mode = screen.Defaults().AgentSocketMode
+	d := screen.Defaults()
+	p.AgentSocket.Mode = d.AgentSocketMode
+	p.Browser = Browser{Enabled: d.BrowserEnabled, Sandbox: d.BrowserSandbox}
 	p.Docker = Docker{NetworkMode: string(screen.NetworkNone), ShmSizeMB: 1024, PidsLimit: 2048}
 	p.Apptainer.TmpfsMB = 1024
 }
@@ -69,6 +80,7 @@ func (p *Profile) doorDefaults() {
 // doorConfig adds the nested parts to what the driver is told.
 func (p Profile) doorConfig(c *screen.Config) {
 	c.AgentSocketMode, c.AgentSocketGroup, c.AgentSocketUIDs = p.AgentSocket.Mode, p.AgentSocket.Group, p.AgentSocket.UIDs
+	c.BrowserEnabled, c.BrowserArgs, c.BrowserSandbox, c.BrowserStartURL = p.Browser.Enabled, p.Browser.Args, p.Browser.Sandbox, p.Browser.StartURL
 	c.DockerNetworkMode, c.DockerShmSizeMB, c.DockerPidsLimit = p.Docker.NetworkMode, int(p.Docker.ShmSizeMB), int(p.Docker.PidsLimit)
 	c.DockerLabels = p.Docker.Labels
 	c.ApptainerWritable, c.ApptainerTmpfsMB = p.Apptainer.Writable, int(p.Apptainer.TmpfsMB)
@@ -120,6 +132,14 @@ func (p Profile) doorBlocks(c map[string]any) {
 		socket["uids"] = p.AgentSocket.UIDs
 	}
 	block("agent_socket", p.AgentSocket.Mode == d.AgentSocket.Mode && len(socket) == 1, socket)
+	browser := map[string]any{"enabled": p.Browser.Enabled, "sandbox": p.Browser.Sandbox}
+	if len(p.Browser.Args) > 0 {
+		browser["args"] = slices.Clone(p.Browser.Args)
+	}
+	if p.Browser.StartURL != "" {
+		browser["start_url"] = p.Browser.StartURL
+	}
+	block("browser", p.Browser.Enabled == d.Browser.Enabled && p.Browser.Sandbox == d.Browser.Sandbox && len(browser) == 2, browser)
 	docker := map[string]any{"network_mode": p.Docker.NetworkMode, "shm_size_mb": p.Docker.ShmSizeMB, "pids_limit": p.Docker.PidsLimit}
 	same := p.Docker.NetworkMode == d.Docker.NetworkMode && p.Docker.ShmSizeMB == d.Docker.ShmSizeMB && p.Docker.PidsLimit == d.Docker.PidsLimit
 	if len(p.Docker.Labels) > 0 {
@@ -141,7 +161,8 @@ func (v *Viewer) network() []*api.NetworkResource {
 	if v == nil {
 		return nil
 	}
-	port := api.Port{Label: v.Port, Value: int(v.StaticPort), HostNetwork: v.HostNetwork}
+	// Nomad would fill in its word for none, which is no drift.
+	port := api.Port{Label: v.Port, Value: int(v.StaticPort), HostNetwork: cmp.Or(v.HostNetwork, "default")}
 	if v.StaticPort != 0 {
 		return []*api.NetworkResource{{ReservedPorts: []api.Port{port}}}
 	}

@@ -37,6 +37,7 @@ type Profile struct {
 	MaxGeometry     string            `json:"max_geometry,omitempty"`
 	Viewer          *Viewer           `json:"viewer,omitempty"`
 	AgentSocket     AgentSocket       `json:"agent_socket"`
+	Browser         Browser           `json:"browser"`
 	Docker          Docker            `json:"docker"`
 	Apptainer       Apptainer         `json:"apptainer"`
 	CPU             int64             `json:"cpu"`

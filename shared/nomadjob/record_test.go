@@ -161,3 +161,50 @@ func TestDrift(t *testing.T) {
 		t.Errorf("a value of the environment is shown: %q", lines)
 	}
 }
+
+// A profile's doors become blocks of the job, a port and files that the task fetches; what
+// is as the driver has it anyway is not in the job.
+func TestRenderDoors(t *testing.T) {
+	for _, name := range []string{"viewer", "agent_socket", "browser", "docker", "apptainer"} {
+		if block, ok := Render(wanted()).TaskGroups[0].Tasks[0].Config[name]; ok {
+			t.Errorf("%s by default: %v", name, block)
+		}
+	}
+	w := wanted()
+	w.Profile.Viewer = &Viewer{Port: "people", StaticPort: 8443, HostNetwork: "lan", TLSCert: "a/b#cert", TLSKey: "a/b#key"}
+	w.Profile.AgentSocket.UIDs = []int64{1000}
+	w.Profile.Browser.Args = []string{"--lang=de"}
+	w.Profile.Docker.Labels = map[string]string{"team": "x"}
+	w.Profile.Apptainer.Writable = true
+	if err := w.Profile.Validate("desk"); err != nil {
+		t.Fatal(err)
+	}
+	g := Render(w).TaskGroups[0]
+	want := map[string][]map[string]any{
+		"viewer":       {{"port": "people", "tls_cert": "local/viewer-cert.pem", "tls_key": "secrets/viewer-key.pem"}},
+		"agent_socket": {{"mode": "0660", "uids": []int64{1000}}},
+		"browser":      {{"enabled": true, "sandbox": true, "args": []string{"--lang=de"}}},
+		"docker":       {{"network_mode": "none", "shm_size_mb": int64(1024), "pids_limit": int64(2048), "labels": []map[string]string{{"team": "x"}}}},
+		"apptainer":    {{"writable": true, "tmpfs_mb": int64(1024)}},
+	}
+	for name, block := range want {
+		if got := g.Tasks[0].Config[name]; !reflect.DeepEqual(got, block) {
+			t.Errorf("%s: %v, want %v", name, got, block)
+		}
+	}
+	if port := g.Networks[0].ReservedPorts; len(port) != 1 || port[0] != (api.Port{Label: "people", Value: 8443, HostNetwork: "lan"}) {
+		t.Errorf("ports %+v", port)
+	}
+	var files []string
+	for _, one := range g.Tasks[0].Templates {
+		files = append(files, *one.DestPath+" "+*one.EmbeddedTmpl)
+	}
+	if text := strings.Join(files, ""); text != "local/viewer-cert.pem {{ with nomadVar \"a/b\" }}{{ .cert.Value }}{{ end }}\n"+
+		"secrets/viewer-key.pem {{ with nomadVar \"a/b\" }}{{ .key.Value }}{{ end }}\n" {
+		t.Errorf("templates %q", text)
+	}
+	w.Profile.Viewer = &Viewer{Port: "viewer"}
+	if g := Render(w).TaskGroups[0]; len(g.Networks[0].DynamicPorts) != 1 || len(g.Tasks[0].Templates) != 0 {
+		t.Errorf("without TLS: %+v, %d templates", g.Networks[0], len(g.Tasks[0].Templates))
+	}
+}
