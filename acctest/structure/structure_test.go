@@ -78,6 +78,7 @@ var homes = map[string][]string{
 	"github.com/hashicorp/go-plugin":       {"shared/nomadplugin"},
 	"google.golang.org/grpc":               {"shared/nomadplugin"},
 	"github.com/spf13/cobra":               {"cmd/botscreen"},
+	"github.com/prometheus/client_golang":  {"cmd/botscreen"},
 	"github.com/modelcontextprotocol":      {"cmd/botscreen"},
 	"github.com/docker/docker":             {"driver/isolation/docker"},
 	"github.com/shirou/gopsutil/v3":        {"driver/memory", "driver/plugin"},

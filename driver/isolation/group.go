@@ -65,18 +65,22 @@ func GroupUsage(group *cgroup.Group) (Usage, error) {
 	return Usage{Stats: stats, PIDs: pids}, nil
 }
 
+// GroupMark is in the name of that cgroup and of no other.
+func GroupMark(record Record) string {
+	if record.Isolation == screen.Docker {
+		return record.Container
+	}
+	return record.Cgroup
+}
+
 // GroupOf is the cgroup that a sandbox's processes are in, ours or its engine's, by the
 // session that the record names. It is an error where they have none of their own.
 func GroupOf(record Record) (*cgroup.Group, error) {
-	mark := record.Cgroup
-	if record.Isolation == screen.Docker {
-		mark = record.Container
-	}
 	tree, err := cgroup.Open(cgroup.Host{}, "")
 	if err != nil {
 		return nil, err
 	}
-	group, err := tree.Of(cgroup.Host{}, record.Session.PID, mark)
+	group, err := tree.Of(cgroup.Host{}, record.Session.PID, GroupMark(record))
 	if err != nil {
 		return nil, err
 	}

@@ -46,6 +46,8 @@ type Config struct {
 	Viewer     *screen.ViewerListener `json:"viewer,omitempty"`
 	ViewerCert []byte                 `json:"viewer_cert,omitempty"`
 	ViewerKey  []byte                 `json:"viewer_key,omitempty"`
+	// Group is in the name of the screen's cgroup, which this process may read.
+	Group string `json:"group,omitempty"`
 	// Brake says that FDBrake and what follows are the brake of the screen's cgroup.
 	Brake    *cgroup.BrakeForm `json:"brake,omitempty"`
 	Warnings []string          `json:"warnings,omitempty"`

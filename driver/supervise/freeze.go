@@ -86,6 +86,7 @@ func (s *supervisor) thaw() error {
 	s.record.Frozen = false
 	s.use.last = time.Now()
 	s.mu.Unlock()
+	s.countWake(time.Since(began))
 	s.enter(screen.Ready, control.EventWoken, fmt.Sprintf("after %.3f s; it was frozen", time.Since(began).Seconds()))
 	go s.save() // a supervisor that dies before this thaws it once more
 	return nil

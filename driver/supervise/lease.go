@@ -83,6 +83,12 @@ func (s *supervisor) onLease(n lease.Notice) {
 	e.Holder, e.Epoch, e.Reason = n.To.Holder, n.To.Epoch, n.To.Reason
 	s.journal.add(e)
 	s.mu.Unlock()
+	switch n.Kind {
+	case lease.Taken:
+		s.count(func(c *control.Counts) { c.Takeovers++ })
+	case lease.HandedBack:
+		s.count(func(c *control.Counts) { c.HandBacks++ })
+	}
 	now := time.Now()
 	s.noteLease(n, now)
 	s.asks.leaseChanged(n, now)

@@ -124,6 +124,7 @@ func (s *supervisor) serve(ctx context.Context, d doors) error {
 	d.dial.SetUnlinkOnClose(false) // the paths are the plugin's
 
 	api := controlserver.New(s, slog.New(discardBelowError{s}))
+	s.refused = api.Refused
 	failed := make(chan error, 4) // room for all: none waits to be heard
 	var all sync.WaitGroup
 	all.Go(func() { failed <- api.Serve(d.operator, screen.RoleOperator) })

@@ -55,6 +55,7 @@ type supervisor struct {
 	copies   *bucket // of what is sent to the holder
 	trail    *trail
 	brake    *cgroup.Brake // nil: the desktop cannot be frozen
+	refused  func() uint64 // how many calls the API has refused
 	passed   slots
 	notes    *bucket
 	patience time.Duration         // for a session to report a command that was killed
@@ -77,6 +78,7 @@ type supervisor struct {
 	doorLost bool                  // the path of the agent's socket leads elsewhere
 	commands map[*command]struct{} // those that a takeover ends
 	use      use                   // of the screen
+	counts   control.Counts        // those that are counted here
 	thief    dialhome.EndClient    // the X client that took the focus from the person
 	waking   *waking               // nil unless the desktop is being started again
 	browser  *control.Browser      // as the session says; nil: it has said nothing yet
@@ -98,8 +100,9 @@ func newSupervisor(config Config, dir *os.Root, log hclog.Logger) (*supervisor, 
 		journal: newJournal(r.Events), passed: newSlots(), notes: newBucket(notesPerSecond, noteBurst), copies: newBucket(copiesPerSecond, copyBurst), patience: killTimeout,
 		adopted: make(chan dialhome.Desktop, 1), ended: make(chan struct{}),
 		state: screen.Starting, since: time.Now().UTC(), record: r,
-		fence: control.Fence{Mode: control.Advisory, Reason: "the self-test has not run yet"},
-		turn:  make(chan struct{}, 1), use: use{last: time.Now()},
+		fence:   control.Fence{Mode: control.Advisory, Reason: "the self-test has not run yet"},
+		refused: func() uint64 { return 0 },
+		turn:    make(chan struct{}, 1), use: use{last: time.Now()},
 		commands: map[*command]struct{}{}, browsing: map[*browsing]struct{}{}, asks: newAsks(), trail: newTrail(dir),
 	}
 	s.link = newLink(config.Session, log, s.onEvent)
@@ -154,11 +157,15 @@ func (s *supervisor) start(ctx context.Context) {
 	}
 	bounded, cancel := context.WithTimeout(ctx, s.config.Plan.Deadline+adoptLimit)
 	defer cancel()
+	began := time.Now()
 	desktop, err := s.askStart(bounded)
 	// The plan holds the job's environment; nobody needs it here any more.
 	s.config.Plan = nil
 	if err == nil {
 		err = s.becomeReady(bounded, desktop)
+	}
+	if err == nil {
+		s.count(func(c *control.Counts) { c.StartNs = time.Since(began) })
 	}
 	if err != nil && ctx.Err() == nil {
 		s.failStart(err)

@@ -90,6 +90,7 @@ func (s *supervisor) startAgain() error {
 		s.enter(screen.Asleep, control.EventState, "the last wake failed: "+err.Error())
 		return wakeRefusal(err)
 	}
+	s.countWake(time.Since(began))
 	s.enter(screen.Ready, control.EventWoken, fmt.Sprintf("after %.1f s", time.Since(began).Seconds()))
 	return nil
 }

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/botscreen/botscreen/driver/cgroup"
+	"github.com/botscreen/botscreen/driver/isolation"
 	"github.com/botscreen/botscreen/driver/process"
 	"github.com/botscreen/botscreen/driver/session/dialhome"
 	"github.com/botscreen/botscreen/shared/screen"
@@ -46,6 +47,7 @@ type supervisorConfig struct {
 	Viewer          *screen.ViewerListener `json:"viewer,omitempty"`
 	ViewerCert      []byte                 `json:"viewer_cert,omitempty"`
 	ViewerKey       []byte                 `json:"viewer_key,omitempty"`
+	Group           string                 `json:"group,omitempty"`
 	Brake           *cgroup.BrakeForm      `json:"brake,omitempty"`
 	Warnings        []string               `json:"warnings,omitempty"`
 	Known           bool                   `json:"known,omitempty"`
@@ -155,7 +157,7 @@ func (m *Manager) supervisorFiles(r *runRecord, p places, plan *dialhome.Plan) (
 		Namespace: r.Namespace, Profile: r.Profile, Isolation: r.Isolation, Instance: r.Instance, ImageDigest: r.ImageDigest,
 		Session: r.Sandbox.Session, Geometry: r.Geometry, Exec: r.Exec, Warnings: warnings,
 		Takeover: r.Takeover, KeyboardLayout: r.KeyboardLayout, AgentSocket: r.AgentSocket, AgentDoor: door.socket(),
-		Viewer: viewer.of(r), ViewerCert: viewer.tls.cert, ViewerKey: viewer.tls.key, Brake: brake.form,
+		Viewer: viewer.of(r), ViewerCert: viewer.tls.cert, ViewerKey: viewer.tls.key, Group: isolation.GroupMark(r.Sandbox), Brake: brake.form,
 		Idle: r.Idle, Deadline: r.Deadline, MinFreeMemoryMB: r.MinFreeMemoryMB,
 		FirstDisplay: int(m.settings.Band.First), LastDisplay: int(m.settings.Band.Last),
 		SharedPIDs: r.Isolation == screen.Host, Plan: plan, Known: floor > 0, LeaseFloor: floor,

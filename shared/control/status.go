@@ -136,4 +136,21 @@ type Stats struct {
 	SwapBytes   uint64    `json:"swap_bytes,omitempty"`
 	MaxBytes    uint64    `json:"max_bytes,omitempty"` // the highest usage seen
 	Processes   int       `json:"processes"`
+	// Namespace is where the screen's job is.
+	Namespace string `json:"namespace"`
+	Counts    Counts `json:"counts"`
+}
+
+// Counts is what happened to a screen since its present supervisor began: a successor
+// counts from zero.
+type Counts struct {
+	StartNs   time.Duration `json:"start_ns,omitempty"` // of the start, where this supervisor made it
+	Wakes     uint64        `json:"wakes"`              // thaws included
+	WakeNs    time.Duration `json:"wake_ns"`            // all of them together
+	Takeovers uint64        `json:"takeovers"`
+	HandBacks uint64        `json:"hand_backs"`
+	Refusals  uint64        `json:"refusals"` // calls that were refused, whatever the reason
+	SentBytes uint64        `json:"sent_bytes"`
+	// ReceivedBytes are those of viewers that reached the X server.
+	ReceivedBytes uint64 `json:"received_bytes"`
 }

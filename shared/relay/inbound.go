@@ -167,7 +167,8 @@ func (in *inflow) flush() error {
 	}
 	v := in.viewer
 	v.upstream.SetWriteDeadline(time.Now().Add(writeTimeout))
-	_, err := v.upstream.Write(in.out)
+	n, err := v.upstream.Write(in.out)
+	v.relay.got.Add(uint64(n))
 	in.out = in.out[:0]
 	return err
 }

@@ -38,6 +38,7 @@ func (v *viewer) outbound() End {
 			if _, err := v.link.Write(buf[:n]); err != nil {
 				return v.unwritable(err)
 			}
+			v.relay.sent.Add(uint64(n))
 			stalled.Stop()
 		}
 		if err != nil {

@@ -10,6 +10,7 @@ import (
 	"net"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/botscreen/botscreen/shared/lease"
@@ -72,6 +73,8 @@ type Relay struct {
 	waiting chan struct{}   // a place for each whose refusal is delayed
 	acting  chan struct{}   // has room for the agent's one call
 	pace    bucket          // of the agent's messages; whoever is acting has it
+	sent    atomic.Uint64   // bytes to viewers
+	got     atomic.Uint64   // bytes of viewers that were passed on
 	life    context.Context // ends with Close
 	kill    context.CancelFunc
 
@@ -82,6 +85,9 @@ type Relay struct {
 	closed  bool
 	served  sync.WaitGroup // of every place
 }
+
+// Relayed is how many bytes went to viewers, and how many came from them and were passed on.
+func (r *Relay) Relayed() (sent, received uint64) { return r.sent.Load(), r.got.Load() }
 
 // New makes a relay. Nothing runs before somebody comes. The keeper's Handover must
 // lead to the relay's from the first change of hands on; as each needs the other,

@@ -199,6 +199,7 @@ func (s *Server) sendError(w http.ResponseWriter, r *http.Request, err error) {
 }
 
 func (s *Server) sendRefusal(w http.ResponseWriter, r *http.Request, status int, refusal *control.Error) {
+	s.refused.Add(1)
 	body, err := refusal.MarshalBody()
 	s.write(w, r, status, body, err)
 }

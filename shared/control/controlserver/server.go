@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/botscreen/botscreen/shared/crowd"
@@ -35,10 +36,14 @@ type Server struct {
 	http    *http.Server
 	end     context.CancelFunc
 	limits  limits
+	refused atomic.Uint64 // calls
 
 	mu      sync.Mutex // guards streams
 	streams map[io.Closer]struct{}
 }
+
+// Refused is how many calls were refused.
+func (s *Server) Refused() uint64 { return s.refused.Load() }
 
 // New makes a server. Nothing runs before Serve or ServeConn.
 func New(backend Backend, log *slog.Logger) *Server {
