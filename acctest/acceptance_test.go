@@ -67,6 +67,7 @@ var everywhere = []acceptance{
 	{"one browser, whoever asks first", oneBrowser},
 	{"a VNC program watches, takes and hands back", viewed},
 	{"an agent uses its screen by MCP", usedByMCP},
+	{"an agent drives the browser over CDP", drivenOverCDP},
 	{"a VNC program on a port with a password", viewedOnAPort},
 	{"two people in browsers, one takes over", takenOverInBrowsers},
 	{"a program takes the focus from a person", focusStolen},

@@ -4,64 +4,16 @@ package cdp
 
 import (
 	"encoding/json"
-	"errors"
-	"os"
-	"os/exec"
-	"path/filepath"
-	"strings"
-	"syscall"
 	"testing"
+
+	"github.com/botscreen/botscreen/shared/cdp/cdptest"
 )
 
-// pipes is the near end of a browser's two.
-type pipes struct{ in, out *os.File }
-
-func (p pipes) Read(b []byte) (int, error)  { return p.out.Read(b) }
-func (p pipes) Write(b []byte) (int, error) { return p.in.Write(b) }
-func (p pipes) Close() error                { return errors.Join(p.in.Close(), p.out.Close()) }
-
-// startChromium is a real browser without a window, as an account that is not root's: its
-// sandbox is on.
+// startChromium is a real browser, which ends with the test.
 func startChromium(t *testing.T) *Mux {
 	t.Helper()
-	path, err := exec.LookPath("chromium")
-	if err != nil {
-		if os.Getenv("CI") != "" {
-			t.Fatal(err)
-		}
-		t.Skip("no chromium on this machine")
-	}
-	toRead, in, err := os.Pipe()
-	must(t, err)
-	out, toWrite, err := os.Pipe()
-	must(t, err)
-	home, err := os.MkdirTemp("", "bsc-")
-	must(t, err)
-	cmd := exec.Command(path, "--headless", "--remote-debugging-pipe", "--no-first-run", "--disable-gpu", "--disable-dev-shm-usage",
-		"--user-data-dir="+filepath.Join(home, "profile"), "about:blank")
-	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + home}
-	cmd.ExtraFiles = []*os.File{toRead, toWrite} // 3 and 4
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	if os.Geteuid() == 0 {
-		const nobody = 23456
-		must(t, os.Chown(home, nobody, nobody))
-		cmd.SysProcAttr.Credential = &syscall.Credential{Uid: nobody, Gid: nobody}
-	}
-	log := &strings.Builder{}
-	cmd.Stderr = log
-	must(t, cmd.Start())
-	_, _ = toRead.Close(), toWrite.Close()
-	m := New(pipes{in, out})
-	t.Cleanup(func() {
-		_ = m.Call(t.Context(), "", "Browser.close", nil, nil)
-		_ = m.Close()
-		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
-		_ = cmd.Wait()
-		_ = os.RemoveAll(home)
-		if t.Failed() {
-			t.Logf("the browser's log:\n%s", log)
-		}
-	})
+	m := New(cdptest.Chromium(t))
+	t.Cleanup(func() { _ = m.Close() })
 	return m
 }
 

@@ -4,6 +4,7 @@ package toolbox
 
 import (
 	"fmt"
+	"sync"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
@@ -15,12 +16,17 @@ type Box struct {
 	client *control.Client
 	sight  sight
 	asked  asked
+	page   page
+
+	driving sync.Mutex // guards driver; held while it connects
+	driver  *driver    // nil: none yet
 }
 
 // New makes tools that work on the screen that client reaches through an agent's door.
 func New(client *control.Client) *Box { return &Box{client: client} }
 
 const instructions = `These tools are your screen: a Linux desktop that you see with screenshot and use with click, type, key and the others.
+In web pages page_snapshot, page_click and page_fill are quicker and surer than pictures and the mouse; they drive the browser that is on the screen.
 Coordinates are always pixels of the whole screen, from its upper left corner, also when you looked at a region or a scaled picture.
 Look first, act, look again: actions are refused until you have taken a screenshot, and again after a person had the screen in between.
 A person may take the screen at any time. Then every tool says human_has_control: call wait_for_human, look again and decide anew; never repeat an action blindly.
@@ -34,6 +40,7 @@ func (b *Box) Server(version string) *mcp.Server {
 	b.addLooks(s)
 	b.addActions(s)
 	b.addDesk(s)
+	b.addBrowser(s)
 	b.addHumans(s)
 	return s
 }

@@ -180,12 +180,18 @@ type model struct {
 func newModel(t *testing.T) *model {
 	t.Helper()
 	d := newDesk()
+	return newModelOn(t, d, d)
+}
+
+// newModelOn has a supervisor that can do what backend can.
+func newModelOn(t *testing.T, d *desk, backend controlserver.Backend) *model {
+	t.Helper()
 	path := filepath.Join(t.TempDir(), "s")
 	listener, err := net.Listen("unix", path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	server := controlserver.New(d, slog.New(slog.DiscardHandler))
+	server := controlserver.New(backend, slog.New(slog.DiscardHandler))
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(listener, screen.RoleAgent) }()
 	client := control.NewClient(control.Unix(path))

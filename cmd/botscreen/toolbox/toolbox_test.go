@@ -46,7 +46,7 @@ func TestToolsDescribeThemselves(t *testing.T) {
 		}
 	}
 	for _, name := range []string{"screenshot", "click", "double_click", "drag", "scroll", "move", "type", "key", "wait",
-		"cursor", "windows", "clipboard", "request_human", "wait_for_human", "lease"} {
+		"cursor", "windows", "clipboard", "browser_open", "browser_tabs", "page_snapshot", "page_click", "page_fill", "page_screenshot", "request_human", "wait_for_human", "lease"} {
 		if !names[name] {
 			t.Errorf("there is no tool %s", name)
 		}

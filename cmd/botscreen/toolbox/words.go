@@ -35,16 +35,19 @@ func (b *Box) explain(what string, err error) error {
 		return err
 	default:
 		b.sight.lost(0)
+		b.page.lost()
 		return failed(what, "the screen cannot be reached (%v). Whether anything was done is not known. "+
 			"Call screenshot to see how things stand; where that fails too, wait a little and try again.", err)
 	}
 	switch refusal.Kind {
 	case control.HumanHasControl:
 		b.sight.lost(refusal.Epoch)
+		b.page.lost()
 		return failed(what, "not completed (human_has_control). %s%s You can neither see nor use the screen until it is handed back. "+
 			"Call wait_for_human, then screenshot, and decide again: the person may have changed what is on the screen.", refusal.Message, age(refusal.Since))
 	case control.LeaseChanged:
 		b.sight.lost(refusal.Epoch)
+		b.page.lost()
 		return failed(what, "not completed (lease_changed). A person controlled this screen since your last screenshot and gave it back. "+
 			"Call screenshot and decide again: what you saw before may be gone.")
 	}

@@ -1,0 +1,302 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package acctest
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"html"
+	"image"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/target"
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/remote"
+
+	"github.com/botscreen/botscreen/shared/rfb"
+)
+
+// site is one where people log in by a name, which a cookie keeps. Its field fills the page.
+type site struct {
+	url    string
+	logins chan string // has room for more than there are
+}
+
+func newSite(t *testing.T) site {
+	t.Helper()
+	logins := make(chan string, 100)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		who := "nobody"
+		if c, err := r.Cookie("login"); err == nil {
+			who = c.Value
+		}
+		if r.URL.Path == "/login" {
+			who = r.URL.Query().Get("as")
+			logins <- who
+			http.SetCookie(w, &http.Cookie{Name: "login", Value: who, Path: "/", MaxAge: 3600})
+		}
+		w.Header().Set("Content-Type", "text/html; charset=utf-8")
+		_, _ = fmt.Fprintf(w, `<!doctype html><title>The site</title><style>
+			input { position: fixed; left: 0; top: 80px; width: 100%%; height: 80%%; background: #00ff7f } input:focus { background: #ff7f00 }
+			</style><h1>%s</h1><form action="/login"><input id="as" name="as" autocomplete="off" aria-label="Name"></form>`, html.EscapeString(who))
+	}))
+	t.Cleanup(server.Close)
+	return site{server.URL, logins}
+}
+
+// cdpPort is `botscreen cdp`, for as long as the test runs.
+type cdpPort struct{ Address, WebSocket string }
+
+func newCDPPort(t *testing.T, a *agent, args ...string) (p cdpPort) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), binary(t, "botscreen"), append([]string{"cdp", "--json"}, args...)...)
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
+	cmd.WaitDelay = 10 * time.Second
+	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + a.dir, "NOMAD_ADDR=" + a.addr, "NOMAD_TOKEN=" + a.token}
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = cmd.Wait() })
+	if err := json.NewDecoder(stdout).Decode(&p); err != nil {
+		_ = cmd.Wait()
+		t.Fatalf("botscreen cdp: %v\n%s", err, &stderr)
+	}
+	return p
+}
+
+// get asks the port and gives the status and what it says.
+func (p cdpPort) get(t *testing.T, path string) (int, string) {
+	t.Helper()
+	resp, err := http.Get(p.Address + path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp.StatusCode, string(body)
+}
+
+// pageAt is the id of the tab that shows the address.
+func (p cdpPort) pageAt(t *testing.T, address string) string {
+	t.Helper()
+	status, body := p.get(t, "/json/list")
+	var list []struct{ ID, Type, URL string }
+	if err := json.Unmarshal([]byte(body), &list); err != nil || status != http.StatusOK {
+		t.Fatalf("/json/list: %d %s", status, body)
+	}
+	for _, tab := range list {
+		if tab.Type == "page" && strings.HasPrefix(tab.URL, address) {
+			return tab.ID
+		}
+	}
+	t.Fatalf("no page at %s: %s", address, body)
+	return ""
+}
+
+// drive is a chromedp program on the tab with this id, a new one for "".
+func (p cdpPort) drive(t *testing.T, tab string) (ctx context.Context, leave func()) {
+	t.Helper()
+	allocator, stop := remote.NewAllocator(t.Context(), p.WebSocket)
+	options := []chromedp.ContextOption{chromedp.WithDetachOnCancel(), chromedp.WithNewWindow(false)}
+	if tab != "" {
+		options = append(options, chromedp.WithTargetID(target.ID(tab)))
+	}
+	ctx, cancel := chromedp.NewContext(allocator, options...)
+	t.Cleanup(func() { cancel(); stop() })
+	return ctx, func() { cancel(); stop() }
+}
+
+func read[T any](t *testing.T, ctx context.Context, expression string) T {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(ctx, actionLimit)
+	defer cancel()
+	value, err := chromedp.Run(ctx, chromedp.Evaluate[T](expression))
+	if err != nil {
+		t.Fatalf("%s: %v", expression, err)
+	}
+	return value
+}
+
+// drivenOverCDP: an agent logs in at a site; a person takes the screen over, which cuts the
+// agent off, sees the same tab and logs in anew by keyboard; after the hand-back the agent
+// finds the tab and the person's login, with chromedp, Playwright and Puppeteer (BRW-09,
+// rules L15 and W5).
+func drivenOverCDP(t *testing.T, a *agent) {
+	needChromium(t)
+	site := newSite(t)
+	path := a.job(t, "driven")
+	writeFile(t, path, replaceLine(readFile(t, path), "memory", "memory = 2000"))
+	a.must(t, "run", path)
+	defer a.botscreen(t, "stop", "--force", "driven")
+	port := newCDPPort(t, a, "driven")
+
+	agent, _ := port.drive(t, "")
+	if err := chromedp.Do(agent, chromedp.Navigate(site.url+"/login?as=agent")); err != nil {
+		t.Fatal(err)
+	}
+	if got := read[string](t, agent, `document.cookie`); got != "login=agent" {
+		t.Fatalf("the agent's cookie is %q", got)
+	}
+	tab := port.pageAt(t, site.url)
+	<-site.logins
+
+	person := viewedBy(t, a, "driven")
+	if l := leaseBy(t, a, "take", "driven"); !l.You {
+		t.Fatalf("the lease is %+v", l)
+	}
+	select {
+	case <-agent.Done():
+	case <-time.After(actionLimit):
+		t.Fatal("the agent was not cut off")
+	}
+	for _, path := range []string{"/json/version", "/json/list", "/devtools/browser/current", "/devtools/page/" + tab} {
+		if status, body := port.get(t, path); status != http.StatusConflict || !strings.Contains(body, "controlled") {
+			t.Errorf("%s under a person: %d %s", path, status, body)
+		}
+	}
+	a.eventually("the tab on the person's screen", func() bool { return person.colour(t, 400, 400) == [3]byte{0, 0xff, 0x7f} })
+	person.click(t, 400, 400)
+	a.eventually("the focus in the field", func() bool { return person.colour(t, 400, 450) == [3]byte{0xff, 0x7f, 0} })
+	person.types(t, "person\n")
+	select {
+	case who := <-site.logins:
+		if who != "person" {
+			t.Errorf("the person logged in as %q", who)
+		}
+	case <-time.After(actionLimit):
+		t.Fatal("the person cannot log in")
+	}
+	if l := leaseBy(t, a, "release", "driven"); l.Holder != "agent" {
+		t.Fatalf("the lease is %+v", l)
+	}
+
+	if again := port.pageAt(t, site.url); again != tab {
+		t.Errorf("the tab is another one: %s, it was %s", again, tab)
+	}
+	agent, leave := port.drive(t, tab)
+	if got := read[string](t, agent, `document.cookie + " " + document.querySelector("h1").textContent`); got != "login=person person" {
+		t.Errorf("after the hand-back the agent reads %q", got)
+	}
+	leave()
+	if text := newModel(t, a, "driven").does("page_snapshot", nil); !strings.Contains(text, `heading "person"`) || !strings.Contains(text, `textbox "Name" [e`) {
+		t.Errorf("by MCP the agent reads %s", text)
+	}
+	t.Run("playwright", func(t *testing.T) { port.script(t, "playwright", site.url, "person") })
+	t.Run("puppeteer", func(t *testing.T) { port.script(t, "puppeteer", site.url, "playwright") })
+}
+
+// script runs a program of npm's against the port, unchanged.
+func (p cdpPort) script(t *testing.T, name, site, before string) {
+	dir := npmClients(t)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*actionLimit)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "node", name+".js")
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), "ADDRESS="+p.Address, "WEBSOCKET="+p.WebSocket, "SITE="+site)
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	var said struct {
+		Before, Words, After string
+		Picture              int
+	}
+	if err == nil {
+		err = json.Unmarshal(out, &said)
+	}
+	if err != nil || said.Before != before || said.Words != name || said.After != name || said.Picture < 1000 {
+		t.Errorf("%v, it says %s, want before %q\n%s", err, out, before, &stderr)
+	}
+}
+
+// npmClients installs what the lockfile pins, without running any script of it.
+func npmClients(t *testing.T) string {
+	t.Helper()
+	const dir = "cdpclients"
+	if _, err := exec.LookPath("npm"); err != nil {
+		t.Skip("npm is not on PATH")
+	}
+	if _, err := os.Stat(filepath.Join(dir, "node_modules", ".package-lock.json")); err == nil {
+		return dir
+	}
+	cmd := exec.CommandContext(t.Context(), "npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error")
+	cmd.Dir = dir
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Skipf("the packages cannot be had here: %v\n%s", err, out)
+	}
+	return dir
+}
+
+// viewing is a person's view of a screen.
+type viewing struct{ *rfb.Client }
+
+func viewedBy(t *testing.T, a *agent, profile string) viewing {
+	t.Helper()
+	conn, err := net.Dial("unix", view(t, a, profile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, err := rfb.Connect(t.Context(), conn, rfb.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = client.Close() })
+	return viewing{client}
+}
+
+func (v viewing) send(t *testing.T, messages ...[]byte) {
+	t.Helper()
+	for _, m := range messages {
+		if err := v.Send(m); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func (v viewing) click(t *testing.T, x, y uint16) {
+	t.Helper()
+	for _, buttons := range []uint16{0, 1, 0} {
+		v.send(t, rfb.PointerEvent{Buttons: buttons, X: x, Y: y}.Append(nil))
+	}
+}
+
+// types presses the keys of a text of ASCII.
+func (v viewing) types(t *testing.T, text string) {
+	t.Helper()
+	for _, c := range text {
+		keysym := uint32(c)
+		if c == '\n' {
+			keysym = 0xff0d // Return, see keysymdef.h
+		}
+		v.send(t, rfb.KeyEvent{Down: true, Keysym: keysym}.Append(nil), rfb.KeyEvent{Keysym: keysym}.Append(nil))
+	}
+}
+
+func (v viewing) colour(t *testing.T, x, y int) [3]byte {
+	t.Helper()
+	img, err := v.ScreenshotOf(t.Context(), image.Rect(x, y, x+1, y+1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return [3]byte(img.Pix)
+}
