@@ -132,6 +132,8 @@ type ImageOrder struct {
 	Account Account
 	// MaxBytes bounds what is fetched; 0 is no limit.
 	MaxBytes uint64
+	// Auth is for the registry; it is written nowhere.
+	Auth screen.RegistryAuth
 }
 
 // Imager is a boundary that runs images.
@@ -147,7 +149,7 @@ type Imager interface {
 	Fetch(ctx context.Context, wanted ImageOrder) (Image, error)
 	// Latest is the digest that the reference means now, without fetching it; empty where
 	// that cannot be asked.
-	Latest(ctx context.Context, reference string) (digest string, err error)
+	Latest(ctx context.Context, wanted ImageOrder) (digest string, err error)
 }
 
 // ErrNoImage says that an image is not on this node.

@@ -143,7 +143,27 @@ func (d *Driver) RecoverTask(ctx context.Context, handle *nomadplugin.TaskHandle
 	if err != nil {
 		return err
 	}
-	return manager.Recover(ctx, task.ID(handle.GetConfig().GetId()), handle.GetDriverState())
+	id := task.ID(handle.GetConfig().GetId())
+	if err := manager.Recover(ctx, id, handle.GetDriverState()); err != nil {
+		return err
+	}
+	if t, err := manager.Get(id); err == nil {
+		t.SetRegistryAuth(registryAuthOf(handle.GetConfig()))
+	}
+	return nil
+}
+
+// registryAuthOf is what a task's configuration says; nobody where that cannot be read.
+func registryAuthOf(config *nomadplugin.TaskConfig) screen.RegistryAuth {
+	job := defaultJob()
+	if nomadplugin.DecodeConfig(config.GetMsgpackDriverConfig(), &job) != nil {
+		return screen.RegistryAuth{}
+	}
+	spec, err := job.config().Validate()
+	if err != nil {
+		return screen.RegistryAuth{}
+	}
+	return spec.Docker.Auth
 }
 
 // WaitTask returns when nothing of the screen is left.

@@ -198,6 +198,7 @@ func (c jobConfig) config() screen.Config {
 		BrowserSandbox: c.Browser.Sandbox, BrowserStartURL: c.Browser.StartURL,
 		DockerNetworkMode: c.Docker.NetworkMode, DockerShmSizeMB: c.Docker.ShmSizeMB, DockerPidsLimit: c.Docker.PidsLimit,
 		DockerVolumes: c.Docker.Volumes, DockerLabels: c.Docker.Labels,
+		DockerAuthUsername: c.Docker.Auth.Username, DockerAuthPassword: c.Docker.Auth.Password,
 		ApptainerBinds: c.Apptainer.Binds, ApptainerWritable: c.Apptainer.Writable, ApptainerTmpfsMB: c.Apptainer.TmpfsMB,
 	}
 }

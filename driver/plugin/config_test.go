@@ -306,7 +306,7 @@ func TestJobSandbox(t *testing.T) {
 		}
 		return spec
 	}
-	spec := read(`
+	const whole = `
 profile = "a"
 docker {
   network_mode = "bridge"
@@ -316,23 +316,37 @@ docker {
   labels {
     team = "red"
   }
+  auth {
+    username = "robot"
+    password = "CANARY"
+  }
 }
 apptainer {
   binds    = ["local:/task"]
   writable = true
   tmpfs_mb = 256
-}`)
+}`
+	spec := read(whole)
 	docker := screen.DockerOptions{
 		NetworkMode: screen.NetworkBridge, ShmSizeMB: 2048, PidsLimit: 4096,
 		Volumes: []screen.Volume{{Source: "local/data", Target: "/data", ReadOnly: true}}, Labels: map[string]string{"team": "red"},
+		Auth: screen.NewRegistryAuth("robot", "CANARY"),
 	}
 	apptainer := screen.ApptainerOptions{Binds: []screen.Volume{{Source: "local", Target: "/task"}}, Writable: true, TmpfsMB: 256}
 	if !reflect.DeepEqual(spec.Docker, docker) || !reflect.DeepEqual(spec.Apptainer, apptainer) {
 		t.Errorf("docker %+v, apptainer %+v", spec.Docker, spec.Apptainer)
 	}
+	// A driver that takes a task over hears of the credentials again, by Nomad's copy (X21).
+	config, err := encode(t, jobSchema(), whole, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if auth := registryAuthOf(&nomadplugin.TaskConfig{MsgpackDriverConfig: config}); auth != docker.Auth {
+		t.Errorf("taken over: %v", auth)
+	}
 	for _, text := range []string{`profile = "a"`, "profile = \"a\"\ndocker {}\napptainer {}"} {
 		spec = read(text)
-		if spec.Docker.NetworkMode != screen.NetworkNone || spec.Docker.PidsLimit+spec.Docker.ShmSizeMB+len(spec.Docker.Volumes)+len(spec.Docker.Labels) != 0 ||
+		if spec.Docker.NetworkMode != screen.NetworkNone || spec.Docker.PidsLimit+spec.Docker.ShmSizeMB+len(spec.Docker.Volumes)+len(spec.Docker.Labels) != 0 || !spec.Docker.Auth.IsZero() ||
 			!reflect.DeepEqual(spec.Apptainer, screen.ApptainerOptions{}) {
 			t.Errorf("%q: docker %+v, apptainer %+v", text, spec.Docker, spec.Apptainer)
 		}

@@ -71,6 +71,13 @@ type container struct {
 	PidsLimit   int               `codec:"pids_limit"`
 	Volumes     []string          `codec:"volumes"`
 	Labels      map[string]string `codec:"labels"`
+	Auth        registryAuth      `codec:"auth"`
+}
+
+// registryAuth is a job's `docker { auth {} }`.
+type registryAuth struct {
+	Username string `codec:"username"`
+	Password string `codec:"password"`
 }
 
 var containerSpec = h.Default(
@@ -80,8 +87,12 @@ var containerSpec = h.Default(
 		"pids_limit":   h.Default(h.Attr("pids_limit", "number"), h.Int(0)),
 		"volumes":      h.Default(h.Attr("volumes", "list(string)"), h.Strings()),
 		"labels":       h.BlockAttrs("labels", "string"),
+		"auth": h.Default(h.Block("auth", h.Object(h.Fields{
+			"username": h.Default(h.Attr("username", "string"), h.String("")),
+			"password": h.Default(h.Attr("password", "string"), h.String("")),
+		})), h.Literal(`{ username = "", password = "" }`)),
 	})),
-	h.Literal(`{ network_mode = "none", shm_size_mb = 0, pids_limit = 0, volumes = [], labels = {} }`),
+	h.Literal(`{ network_mode = "none", shm_size_mb = 0, pids_limit = 0, volumes = [], labels = {}, auth = { username = "", password = "" } }`),
 )
 
 // appBox is a job's `apptainer {}`.

@@ -71,7 +71,7 @@ func (s *start) decidedImage(ctx context.Context, imager isolation.Imager, refer
 			return image, err
 		}
 	}
-	image, err := imager.Resolve(ctx, s.m.imageOrder(reference, s.record.Account), func() {
+	image, err := imager.Resolve(ctx, s.m.imageOrder(reference, s.record.Account, s.request.Spec.Docker.Auth), func() {
 		s.say(screen.Queued, control.EventState, "Pulling the image "+reference)
 	})
 	if err == nil && decided && image.Digest != old.Digest {
@@ -80,8 +80,8 @@ func (s *start) decidedImage(ctx context.Context, imager isolation.Imager, refer
 	return image, err
 }
 
-func (m *Manager) imageOrder(reference string, account isolation.Account) isolation.ImageOrder {
-	return isolation.ImageOrder{Reference: reference, Account: account, MaxBytes: m.settings.MaxImageBytes}
+func (m *Manager) imageOrder(reference string, account isolation.Account, auth screen.RegistryAuth) isolation.ImageOrder {
+	return isolation.ImageOrder{Reference: reference, Account: account, MaxBytes: m.settings.MaxImageBytes, Auth: auth}
 }
 
 // ErrNoImages says that a screen runs no image.
@@ -91,7 +91,7 @@ var ErrNoImages = errors.New("a screen on the raw host runs no image")
 // runs is never touched: a switch is what the next start takes.
 func (t *Task) Image(ctx context.Context, action control.ImageAction) (control.ImageState, error) {
 	t.mu.Lock()
-	r := t.record
+	r, wanted := t.record, t.m.imageOrder(t.record.ImageReference, t.record.Account, t.auth)
 	t.mu.Unlock()
 	imager, ok := t.m.boundaries[r.Isolation].(isolation.Imager)
 	if !ok {
@@ -100,13 +100,13 @@ func (t *Task) Image(ctx context.Context, action control.ImageAction) (control.I
 	ctx, cancel := context.WithTimeout(ctx, pullLimit)
 	defer cancel()
 	state := control.ImageState{Isolation: r.Isolation, Reference: r.ImageReference, Runs: r.ImageDigest}
-	fetched, err := t.fetchImage(ctx, imager, r, action)
+	fetched, err := fetchImage(ctx, imager, wanted, action)
 	if err != nil {
 		return state, err
 	}
 	state.Latest = fetched.Digest
 	if state.Latest == "" && action != control.ImageShow {
-		if state.Latest, err = imager.Latest(ctx, r.ImageReference); err != nil {
+		if state.Latest, err = imager.Latest(ctx, wanted); err != nil {
 			return state, err
 		}
 	}
@@ -122,12 +122,20 @@ func (t *Task) Image(ctx context.Context, action control.ImageAction) (control.I
 	return state, err
 }
 
+// SetRegistryAuth says who the node is to the image's registry: it is in no record, so a
+// driver that takes a task over is told anew.
+func (t *Task) SetRegistryAuth(auth screen.RegistryAuth) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.auth = auth
+}
+
 // fetchImage brings what the reference means now, for the actions that want it.
-func (t *Task) fetchImage(ctx context.Context, imager isolation.Imager, r runRecord, action control.ImageAction) (isolation.Image, error) {
+func fetchImage(ctx context.Context, imager isolation.Imager, wanted isolation.ImageOrder, action control.ImageAction) (isolation.Image, error) {
 	if action != control.ImagePull && action != control.ImageSwitch {
 		return isolation.Image{}, nil
 	}
-	return imager.Fetch(ctx, t.m.imageOrder(r.ImageReference, r.Account))
+	return imager.Fetch(ctx, wanted)
 }
 
 // decide writes a decision down; it reports whether anything changed.

@@ -91,7 +91,9 @@ func (s *start) run(ctx context.Context) (_ *Task, err error) {
 			return nil, err
 		}
 	}
-	return s.m.follow(s.record, s.sandbox, s.sup, s.lastSeq), nil
+	t := s.m.follow(s.record, s.sandbox, s.sup, s.lastSeq)
+	t.SetRegistryAuth(s.request.Spec.Docker.Auth)
+	return t, nil
 }
 
 func (s *start) onFailure(f func()) { s.undo = append(s.undo, f) }
@@ -144,16 +146,14 @@ func (s *start) chooseIsolation(ctx context.Context) error {
 	return nil
 }
 
-// networkWarnings say what a desktop reaches that it had better not (X37): this driver
-// writes no rules for packets.
+// networkWarnings say what a desktop reaches that it had better not (X37). Of docker's
+// bridge its boundary knows more.
 func (s *start) networkWarnings(kind screen.Isolation) []string {
 	switch {
 	case s.request.NetworkNamespace != "":
 		return []string{"metadata: reachable (the screen has its group's network)"}
 	case kind != screen.Docker:
 		return []string{"metadata: reachable (the screen has the node's network)"}
-	case s.request.Spec.Docker.NetworkMode == screen.NetworkBridge:
-		return []string{"metadata: reachable (the screen's bridge leads to the node)"}
 	}
 	return nil
 }

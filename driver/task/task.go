@@ -40,6 +40,7 @@ type Task struct {
 	exit   Exit
 	lease  control.Event // its holder and epoch are those last heard of
 	last   screen.State  // the one last heard of
+	auth   screen.RegistryAuth
 }
 
 // state is the screen's as it was last heard of: a screen is followed once it is ready.

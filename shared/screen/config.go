@@ -67,9 +67,11 @@ type Config struct {
 	DockerPidsLimit   int
 	DockerVolumes     []string
 	DockerLabels      map[string]string
-	ApptainerBinds    []string
-	ApptainerWritable bool
-	ApptainerTmpfsMB  int
+	// Who the engine is to the image's registry; secret.
+	DockerAuthUsername, DockerAuthPassword string
+	ApptainerBinds                         []string
+	ApptainerWritable                      bool
+	ApptainerTmpfsMB                       int
 }
 
 // Defaults is what a job gets that only names its profile.

@@ -29,6 +29,7 @@ type DockerOptions struct {
 	PidsLimit   int // processes and threads; 0 is 2048
 	Volumes     []Volume
 	Labels      map[string]string // for people; nothing relies on them
+	Auth        RegistryAuth
 }
 
 // ApptainerOptions are what a job decides about its apptainer container.
@@ -70,6 +71,7 @@ func (c Config) validateDocker(faults *Faults) DockerOptions {
 		NetworkMode: oneOf(faults, "docker.network_mode", cmp.Or(c.DockerNetworkMode, string(NetworkNone)), NetworkNone, NetworkBridge),
 		ShmSizeMB:   c.DockerShmSizeMB, PidsLimit: c.DockerPidsLimit, Labels: c.DockerLabels,
 		Volumes: parseVolumes(faults, "docker.volumes", c.DockerVolumes),
+		Auth:    c.validateAuth(faults),
 	}
 	zeroOrBetween(faults, "docker.shm_size_mb", c.DockerShmSizeMB, minShmMB, maxShmMB)
 	zeroOrBetween(faults, "docker.pids_limit", c.DockerPidsLimit, minPids, maxPids)

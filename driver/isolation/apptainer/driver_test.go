@@ -21,6 +21,7 @@ import (
 	"github.com/botscreen/botscreen/driver/cgroup"
 	"github.com/botscreen/botscreen/driver/display"
 	"github.com/botscreen/botscreen/driver/isolation"
+	"github.com/botscreen/botscreen/driver/isolation/isolationtest"
 	"github.com/botscreen/botscreen/driver/task"
 	"github.com/botscreen/botscreen/shared/control"
 	"github.com/botscreen/botscreen/shared/screen"
@@ -38,8 +39,7 @@ func newManaged(t *testing.T, band string) *managed {
 	t.Helper()
 	root := desktopRoot(t)
 	b := boundary(t, filepath.Dir(root))
-	binary, err := driver()
-	must(t, err)
+	binary := isolationtest.Driver(t)
 	numbers, err := display.ParseBand(band)
 	must(t, err)
 	dir := folder(t, 0o711)

@@ -5,22 +5,17 @@ package apptainer
 import (
 	"bytes"
 	"context"
-	"crypto/rand"
-	"encoding/hex"
 	"fmt"
-	mathrand "math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/botscreen/botscreen/driver/cgroup"
 	"github.com/botscreen/botscreen/driver/isolation"
-	"github.com/botscreen/botscreen/shared/screen"
+	"github.com/botscreen/botscreen/driver/isolation/isolationtest"
 )
 
 // rootVariable names a directory with a desktop in it, as `docker export` makes one.
@@ -91,100 +86,15 @@ func emptyRoot(t *testing.T) (dir, image string) {
 	return dir, image
 }
 
-func newInstance() string {
-	var b [16]byte
-	_, _ = rand.Read(b[:])
-	return hex.EncodeToString(b[:])
-}
+func TestMain(m *testing.M) { isolationtest.Main(m) }
 
-// driver is the driver's binary, built once for all tests that need it.
-var driver = sync.OnceValues(func() (path string, err error) {
-	if driverDir, err = os.MkdirTemp("", "bsa-"); err != nil {
-		return "", err
-	}
-	if err := os.Chmod(driverDir, 0o755); err != nil {
-		return "", err
-	}
-	path = filepath.Join(driverDir, "driver")
-	cmd := exec.Command("go", "build", "-o", path, "github.com/botscreen/botscreen/cmd/nomad-driver-botscreen")
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("build the driver: %w\n%s", err, out)
-	}
-	return path, nil
-})
+func newOrder(t *testing.T, image string) isolation.Order { return isolationtest.NewOrder(t, image) }
+func bounded(t *testing.T) context.Context                { return isolationtest.Bounded(t) }
+func awaitDone(t *testing.T, s isolation.Sandbox)         { isolationtest.AwaitDone(t, s) }
 
-var driverDir string // where driver was built, empty if it was not
-
-func TestMain(m *testing.M) {
-	code := m.Run()
-	if driverDir != "" {
-		_ = os.RemoveAll(driverDir)
-	}
-	os.Exit(code)
-}
-
-// newOrder is an order for a session that nobody supervises: it waits for its plan.
-func newOrder(t *testing.T, image string) isolation.Order {
-	t.Helper()
-	binary, err := driver()
-	must(t, err)
-	dir := folder(t, 0o711)
-	uid := 300_000 + uint32(mathrand.IntN(1_000_000))
-	order := isolation.Order{
-		ID:       screen.ID{Namespace: "tests", Profile: screen.Profile(fmt.Sprintf("bot-%d", uid))},
-		Instance: newInstance(), Binary: binary, Image: image,
-		Account: isolation.Account{UID: uid, GID: uid, Name: "screen"},
-		Log:     logFile(t, dir, "out"), ErrorLog: logFile(t, dir, "err"),
-	}
-	for path, owner := range map[*string]int{&order.DialDir: 0, &order.XDir: int(uid), &order.Home: int(uid), &order.Scratch: 0} {
-		*path, err = os.MkdirTemp(dir, "d")
-		must(t, err)
-		must(t, os.Chown(*path, owner, owner))
-	}
-	must(t, os.Chmod(order.DialDir, 0o711))
-	return order
-}
-
-func logFile(t *testing.T, dir, name string) *os.File {
-	t.Helper()
-	f, err := os.OpenFile(filepath.Join(dir, name), os.O_CREATE|os.O_RDWR|os.O_APPEND, 0o600)
-	must(t, err)
-	t.Cleanup(func() { _ = f.Close() })
-	return f
-}
-
-func bounded(t *testing.T) context.Context {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), limit)
-	t.Cleanup(cancel)
-	return ctx
-}
-
-// launched is a running session; it is gone at the test's end, whatever happened.
 func launched(t *testing.T, b *Boundary, order isolation.Order) *sandbox {
 	t.Helper()
-	s, err := b.Launch(bounded(t), order)
-	must(t, err)
-	t.Cleanup(func() {
-		ctx := bounded(t)
-		if err := s.Kill(ctx); err != nil {
-			t.Error(err)
-		}
-		if err := s.Remove(ctx); err != nil {
-			t.Error(err)
-		}
-	})
-	return s.(*sandbox)
-}
-
-func awaitDone(t *testing.T, s isolation.Sandbox) {
-	t.Helper()
-	select {
-	case <-s.Done():
-	case <-time.After(limit):
-		t.Fatal("the sandbox does not end")
-	}
+	return isolationtest.Launch(t, b, order).(*sandbox)
 }
 
 // left names what a run left on the node.
@@ -195,13 +105,7 @@ func left(t *testing.T, b *Boundary, order isolation.Order) []string {
 	if _, err := b.options.Cgroups.Open(name); err == nil {
 		found = append(found, "cgroup "+name)
 	}
-	text, err := os.ReadFile("/proc/self/mountinfo")
-	must(t, err)
-	for line := range strings.Lines(string(text)) {
-		if strings.Contains(line, order.Scratch) || strings.Contains(line, order.Home) {
-			found = append(found, "mount "+strings.TrimSpace(line))
-		}
-	}
+	found = append(found, isolationtest.MountsBelow(t, order.Scratch, order.Home)...)
 	for _, pid := range pidsOf(order.Account.UID) {
 		found = append(found, fmt.Sprintf("process %d", pid))
 	}

@@ -103,8 +103,8 @@ func (b *Boundary) Fetch(ctx context.Context, wanted isolation.ImageOrder) (isol
 
 // Latest is the digest of a file. What a registry has by now is not known before it is
 // fetched: apptainer makes a file of its own of it.
-func (b *Boundary) Latest(ctx context.Context, reference string) (string, error) {
-	name := nameOf(reference)
+func (b *Boundary) Latest(ctx context.Context, wanted isolation.ImageOrder) (string, error) {
+	name := nameOf(wanted.Reference)
 	if _, err := b.find(name); errors.Is(err, fs.ErrNotExist) && !isPath(name) {
 		return "", nil
 	}

@@ -137,7 +137,7 @@ func TestP9NeverRoot(t *testing.T) {
 		"wheel":  {UID: 1000, GID: 0, Name: "wheel"},
 		"groups": {UID: 1000, GID: 1000, Groups: []uint32{44}, Name: "video"},
 	} {
-		order := isolation.Order{Account: account, Image: image, Instance: newInstance(), Scratch: t.TempDir()}
+		order := isolation.Order{Account: account, Image: image, Instance: isolationtest.NewInstance(), Scratch: t.TempDir()}
 		_, err := b.Launch(t.Context(), order)
 		var refused *RefusedError
 		if !errors.As(err, &refused) || !strings.Contains(refused.Sentence(), "user") {

@@ -20,6 +20,7 @@ import (
 	"github.com/botscreen/botscreen/driver/cgroup"
 	"github.com/botscreen/botscreen/driver/display"
 	"github.com/botscreen/botscreen/driver/isolation"
+	"github.com/botscreen/botscreen/driver/isolation/isolationtest"
 	"github.com/botscreen/botscreen/driver/task"
 	"github.com/botscreen/botscreen/shared/control"
 	"github.com/botscreen/botscreen/shared/screen"
@@ -47,8 +48,7 @@ type managed struct {
 func newManaged(t *testing.T) *managed {
 	t.Helper()
 	b, reference := boundary(t), desktopImage(t)
-	binary, err := driver()
-	must(t, err)
+	binary := isolationtest.Driver(t)
 	dir, err := os.MkdirTemp("", "bsm-")
 	must(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })

@@ -6,6 +6,7 @@ import (
 	"archive/tar"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
@@ -13,6 +14,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/docker/docker/api/types/filters"
 	"github.com/docker/docker/api/types/volume"
@@ -20,11 +22,14 @@ import (
 
 	"github.com/botscreen/botscreen/driver/isolation"
 	"github.com/botscreen/botscreen/driver/isolation/isolationtest"
+	"github.com/botscreen/botscreen/shared/control"
+	"github.com/botscreen/botscreen/shared/lease"
+	"github.com/botscreen/botscreen/shared/rfb"
 )
 
-// elsewhereVariable says to a test that its engine is elsewhere by now: "pids" where it
-// sees none of the engine's processes, "files" where the engine sees none of its files
-// either.
+// elsewhereVariable says to a test that it runs in namespaces of its own by now: "pids" where
+// it sees none of the engine's processes, "files" where the engine sees none of its files
+// either, "network" in another network.
 const elsewhereVariable = "BOTSCREEN_TEST_ELSEWHERE"
 
 // elsewhere runs the test that calls it anew, with all that it starts, in namespaces of
@@ -32,12 +37,22 @@ const elsewhereVariable = "BOTSCREEN_TEST_ELSEWHERE"
 // that run and false in the one that only passes on what comes of it.
 func elsewhere(t *testing.T, what string) bool {
 	t.Helper()
+	if !again(t, what, unix.CLONE_NEWPID|unix.CLONE_NEWNS) {
+		return false
+	}
+	must(t, unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""))
+	must(t, unix.Mount("proc", "/proc", "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, ""))
+	if what == "files" {
+		must(t, unix.Mount("tmpfs", os.TempDir(), "tmpfs", 0, "mode=0711"))
+	}
+	return true
+}
+
+// again runs the test that calls it anew in namespaces of its own, and with a folder of its
+// own for what it makes. It returns true in that run.
+func again(t *testing.T, what string, namespaces uintptr) bool {
+	t.Helper()
 	if os.Getenv(elsewhereVariable) != "" {
-		must(t, unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""))
-		must(t, unix.Mount("proc", "/proc", "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, ""))
-		if what == "files" {
-			must(t, unix.Mount("tmpfs", os.TempDir(), "tmpfs", 0, "mode=0711"))
-		}
 		return true
 	}
 	boundary(t) // the same needs
@@ -48,14 +63,14 @@ func elsewhere(t *testing.T, what string) bool {
 	arguments := []string{"-test.run", "^" + regexp.QuoteMeta(t.Name()) + "$", "-test.v", "-test.timeout", "5m"}
 	cmd := exec.CommandContext(t.Context(), os.Args[0], arguments...)
 	cmd.Env = append(os.Environ(), elsewhereVariable+"="+what, "TMPDIR="+dir)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWPID | unix.CLONE_NEWNS}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: namespaces}
 	out, err := cmd.CombinedOutput()
 	t.Logf("%s", out)
 	if err != nil {
-		t.Errorf("elsewhere it ends with %v", err)
+		t.Errorf("there it ends with %v", err)
 	}
 	if strings.Contains(string(out), "--- SKIP") {
-		t.Skip("skipped elsewhere, see above")
+		t.Skip("skipped there, see above")
 	}
 	return false
 }
@@ -194,5 +209,53 @@ func TestElsewhereIntent(t *testing.T) {
 	must(t, left.Remove(bounded(t)))
 	if left := containersOf(t, b, order.Instance); len(left) > 0 {
 		t.Errorf("left %v", left)
+	}
+}
+
+// A whole driver on an engine elsewhere: its screen says so, and three viewers at once
+// shake hands with the X server through the exec's input and output and see the desktop.
+func TestElsewhereScreen(t *testing.T) {
+	if !elsewhere(t, "files") {
+		return
+	}
+	m := newManaged(t)
+	removeHomes(t, m.b)
+	k := m.start()
+	client := control.NewClient(control.Unix(k.View().OperatorSocket))
+	defer client.Close()
+	status, err := client.Status(bounded(t))
+	must(t, err)
+	if warned := fmt.Sprint(status.Warnings); !strings.Contains(warned, "pipe: the engine is not on this node") {
+		t.Errorf("the status warns of %s", warned)
+	}
+	var viewers []*rfb.Client
+	for i := range 3 {
+		conn, err := client.Tunnel(bounded(t), control.CommandRFB)
+		must(t, err)
+		must(t, control.OpenTunnel(bounded(t), conn, control.Hello{Viewer: lease.ViewerID(fmt.Sprintf("viewer-%d", i))}))
+		viewer, err := rfb.Connect(bounded(t), conn, rfb.Options{})
+		must(t, err)
+		defer viewer.Close()
+		viewers = append(viewers, viewer)
+	}
+	for _, viewer := range viewers {
+		img, err := viewer.Screenshot(bounded(t))
+		must(t, err)
+		colours := map[[4]byte]bool{}
+		for p := img.Pix; len(p) >= 4; p = p[4:] {
+			colours[[4]byte(p)] = true
+		}
+		if size := viewer.Size(); size.WidthPx != 800 || size.HeightPx != 600 || len(colours) < 30 {
+			t.Errorf("a picture of %s with %d colours", size, len(colours))
+		}
+	}
+	must(t, k.Stop(bounded(t), 5*time.Second, 0))
+	select {
+	case <-k.Done():
+	case <-time.After(limit):
+		t.Fatal("the task does not end")
+	}
+	if exit := k.Exit(); exit.Code != 0 || exit.Err != "" {
+		t.Errorf("%+v", exit)
 	}
 }

@@ -6,16 +6,10 @@ import (
 	"archive/tar"
 	"bytes"
 	"context"
-	"crypto/rand"
-	"encoding/hex"
-	"fmt"
 	"io"
-	mathrand "math/rand/v2"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -26,7 +20,6 @@ import (
 
 	"github.com/botscreen/botscreen/driver/isolation"
 	"github.com/botscreen/botscreen/driver/isolation/isolationtest"
-	"github.com/botscreen/botscreen/shared/screen"
 )
 
 // endpointVariable names an engine other than the node's, imageVariable an image with a
@@ -71,12 +64,6 @@ func boundaryAt(t *testing.T, endpoint string) *Boundary {
 	return b
 }
 
-func newInstance() string {
-	var b [16]byte
-	_, _ = rand.Read(b[:])
-	return hex.EncodeToString(b[:])
-}
-
 // emptyImage has nothing but what its Dockerfile instructions say: the session needs
 // no program of an image until a desktop starts.
 func emptyImage(t *testing.T, b *Boundary, changes ...string) string {
@@ -102,98 +89,17 @@ func emptyImage(t *testing.T, b *Boundary, changes ...string) string {
 	return tag
 }
 
-// driver is the driver's binary, built once for all tests that need it.
-var driver = sync.OnceValues(func() (path string, err error) {
-	if driverDir, err = os.MkdirTemp("", "bsd-"); err != nil {
-		return "", err
-	}
-	if err := os.Chmod(driverDir, 0o755); err != nil {
-		return "", err
-	}
-	path = filepath.Join(driverDir, "driver")
-	cmd := exec.Command("go", "build", "-o", path, "github.com/botscreen/botscreen/cmd/nomad-driver-botscreen")
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("build the driver: %w\n%s", err, out)
-	}
-	return path, nil
-})
+func TestMain(m *testing.M) { isolationtest.Main(m) }
 
-var driverDir string // where driver was built, empty if it was not
+func newInstance() string                                 { return isolationtest.NewInstance() }
+func newOrder(t *testing.T, image string) isolation.Order { return isolationtest.NewOrder(t, image) }
+func bounded(t *testing.T) context.Context                { return isolationtest.Bounded(t) }
+func awaitDone(t *testing.T, s isolation.Sandbox)         { isolationtest.AwaitDone(t, s) }
+func mountsBelow(t *testing.T, dir string) []string       { return isolationtest.MountsBelow(t, dir) }
 
-func TestMain(m *testing.M) {
-	code := m.Run()
-	if driverDir != "" {
-		_ = os.RemoveAll(driverDir)
-	}
-	os.Exit(code)
-}
-
-// newOrder is an order for a session that nobody supervises: it waits for its plan.
-func newOrder(t *testing.T, reference string) isolation.Order {
-	t.Helper()
-	binary, err := driver()
-	must(t, err)
-	dir, err := os.MkdirTemp("", "bsd-")
-	must(t, err)
-	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	must(t, os.Chmod(dir, 0o711))
-	uid := 300_000 + uint32(mathrand.IntN(1_000_000))
-	order := isolation.Order{
-		ID:       screen.ID{Namespace: "tests", Profile: screen.Profile(fmt.Sprintf("bot-%d", uid))},
-		Instance: newInstance(), Binary: binary, Image: reference,
-		Account: isolation.Account{UID: uid, GID: uid, Name: "screen"},
-		Labels:  map[string]string{"job": "tests", "instance": "forged"},
-		Log:     logFile(t, dir, "out"), ErrorLog: logFile(t, dir, "err"),
-	}
-	for path, owner := range map[*string]int{&order.DialDir: 0, &order.XDir: int(uid), &order.Home: int(uid), &order.Scratch: 0} {
-		*path, err = os.MkdirTemp(dir, "d")
-		must(t, err)
-		must(t, os.Chown(*path, owner, owner))
-	}
-	must(t, os.Chmod(order.DialDir, 0o711))
-	return order
-}
-
-func logFile(t *testing.T, dir, name string) *os.File {
-	t.Helper()
-	f, err := os.OpenFile(filepath.Join(dir, name), os.O_CREATE|os.O_RDWR|os.O_APPEND, 0o600)
-	must(t, err)
-	t.Cleanup(func() { _ = f.Close() })
-	return f
-}
-
-func bounded(t *testing.T) context.Context {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), limit)
-	t.Cleanup(cancel)
-	return ctx
-}
-
-// launched is a running session; it is gone at the test's end, whatever happened.
 func launched(t *testing.T, b *Boundary, order isolation.Order) *sandbox {
 	t.Helper()
-	s, err := b.Launch(bounded(t), order)
-	must(t, err)
-	t.Cleanup(func() {
-		ctx := bounded(t)
-		if err := s.Kill(ctx); err != nil {
-			t.Error(err)
-		}
-		if err := s.Remove(ctx); err != nil {
-			t.Error(err)
-		}
-	})
-	return s.(*sandbox)
-}
-
-func awaitDone(t *testing.T, s isolation.Sandbox) {
-	t.Helper()
-	select {
-	case <-s.Done():
-	case <-time.After(limit):
-		t.Fatal("the sandbox does not end")
-	}
+	return isolationtest.Launch(t, b, order).(*sandbox)
 }
 
 // containersOf are the containers that carry a run's instance, in any state.
@@ -284,19 +190,6 @@ func TestP10ImageWithoutDesktop(t *testing.T) {
 		New:   func(t *testing.T) isolation.Boundary { return boundary(t) },
 		Left:  func(t *testing.T, order isolation.Order) []string { return containersOf(t, b, order.Instance) },
 	}, "Xvnc")
-}
-
-func mountsBelow(t *testing.T, dir string) []string {
-	t.Helper()
-	text, err := os.ReadFile("/proc/self/mountinfo")
-	must(t, err)
-	var found []string
-	for line := range strings.Lines(string(text)) {
-		if strings.Contains(line, dir) {
-			found = append(found, "mount "+strings.TrimSpace(line))
-		}
-	}
-	return found
 }
 
 // killed is what SIGKILL looks like to whoever asks for a status.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/containerd/errdefs"
 	"github.com/docker/docker/api/types/container"
+	"github.com/docker/docker/api/types/network"
 
 	"github.com/botscreen/botscreen/driver/isolation"
 	"github.com/botscreen/botscreen/driver/process"
@@ -36,20 +37,30 @@ func (b *Boundary) launch(ctx context.Context, order isolation.Order) (*sandbox,
 	if err != nil {
 		return nil, err
 	}
+	bridge := network.Inspect{}
 	if order.Network == screen.NetworkBridge {
-		if err := b.ensureBridge(ctx); err != nil {
+		if bridge, err = b.ensureBridge(ctx); err != nil {
 			return nil, err
 		}
 	}
-	if b.elsewhere.Load() {
-		return b.launchElsewhere(ctx, order, img)
-	}
-	s, err := b.launchHere(ctx, order, img)
-	if errors.Is(err, errElsewhere) {
-		b.elsewhere.Store(true) // it stays what it is
-		return b.launchElsewhere(ctx, order, img)
+	s, err := b.launchWherever(ctx, order, img)
+	if err == nil && order.Network == screen.NetworkBridge {
+		// No program of the desktop runs yet: the session waits for its supervisor.
+		s.warnings = b.guard(ctx, bridge)
 	}
 	return s, err
+}
+
+// launchWherever finds out whether the engine is elsewhere.
+func (b *Boundary) launchWherever(ctx context.Context, order isolation.Order, img Image) (*sandbox, error) {
+	if !b.elsewhere.Load() {
+		s, err := b.launchHere(ctx, order, img)
+		if !errors.Is(err, errElsewhere) {
+			return s, err
+		}
+		b.elsewhere.Store(true) // it stays what it is
+	}
+	return b.launchElsewhere(ctx, order, img)
 }
 
 // launchHere binds what a session needs, and finds out whether the engine sees it.

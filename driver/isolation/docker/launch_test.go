@@ -179,7 +179,8 @@ func TestFailedLaunchLeavesNothing(t *testing.T) {
 	reference := emptyImage(t, b)
 	t.Run("the session cannot run", func(t *testing.T) {
 		order := newOrder(t, reference)
-		order.Binary = logFile(t, order.Scratch, "no-program").Name()
+		order.Binary = filepath.Join(order.Scratch, "no-program")
+		must(t, os.WriteFile(order.Binary, nil, 0o600))
 		if _, err := b.Launch(bounded(t), order); err == nil {
 			t.Error("it started")
 		}

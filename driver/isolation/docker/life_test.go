@@ -170,11 +170,17 @@ type engine struct {
 	t        *testing.T
 	dir      string
 	live     bool
+	network  bool // it may make bridges and rules
 	cmd      *exec.Cmd
 	endpoint string
 }
 
 func newEngine(t *testing.T, live bool) *engine {
+	t.Helper()
+	return startEngine(t, engine{live: live})
+}
+
+func startEngine(t *testing.T, like engine) *engine {
 	t.Helper()
 	boundary(t) // the same needs
 	if _, err := exec.LookPath("dockerd"); err != nil {
@@ -182,7 +188,8 @@ func newEngine(t *testing.T, live bool) *engine {
 	}
 	dir, err := os.MkdirTemp("", "bse-")
 	must(t, err)
-	e := &engine{t: t, dir: dir, live: live, endpoint: "unix://" + dir + "/sock"}
+	e := &like
+	e.t, e.dir, e.endpoint = t, dir, "unix://"+dir+"/sock"
 	t.Cleanup(func() {
 		e.stop()
 		if t.Failed() {
@@ -220,7 +227,7 @@ func (e *engine) start() {
 	must(e.t, err)
 	defer log.Close()
 	e.cmd = exec.Command("dockerd", "--data-root", e.dir+"/data", "--exec-root", e.dir+"/exec", "--pidfile", e.dir+"/pid",
-		"-H", e.endpoint, "--bridge", "none", "--iptables=false", fmt.Sprintf("--live-restore=%t", e.live), "--log-level", "warn")
+		"-H", e.endpoint, "--bridge", "none", fmt.Sprintf("--iptables=%t", e.network), "--ip6tables=false", fmt.Sprintf("--live-restore=%t", e.live), "--log-level", "warn")
 	e.cmd.Stdout, e.cmd.Stderr = log, log
 	must(e.t, e.cmd.Start())
 	b := boundaryAt(e.t, e.endpoint)

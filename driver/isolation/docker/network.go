@@ -29,7 +29,7 @@ func (b *Boundary) networkMode(order isolation.Order) container.NetworkMode {
 
 // ensureBridge makes the bridge where it is missing. One of that name on which screens
 // would reach each other is refused (X37).
-func (b *Boundary) ensureBridge(ctx context.Context) error {
+func (b *Boundary) ensureBridge(ctx context.Context) (network.Inspect, error) {
 	found, err := b.api.NetworkInspect(ctx, b.bridge, network.InspectOptions{})
 	if errdefs.IsNotFound(err) {
 		_, err = b.api.NetworkCreate(ctx, b.bridge, network.CreateOptions{
@@ -38,15 +38,15 @@ func (b *Boundary) ensureBridge(ctx context.Context) error {
 		if errdefs.IsConflict(err) { // another start has made it
 			err = nil
 		} else if err != nil {
-			return fmt.Errorf("make network %s: %w", b.bridge, b.explain(err))
+			return found, fmt.Errorf("make network %s: %w", b.bridge, b.explain(err))
 		}
 		found, err = b.api.NetworkInspect(ctx, b.bridge, network.InspectOptions{})
 	}
 	if err != nil {
-		return fmt.Errorf("find network %s: %w", b.bridge, b.explain(err))
+		return found, fmt.Errorf("find network %s: %w", b.bridge, b.explain(err))
 	}
 	if found.Driver != "bridge" || found.Options[optionICC] != "false" {
-		return &RefusedError{Reason: fmt.Sprintf("the docker network %s lets containers reach each other, or is no bridge. Remove it (docker network rm %s) and it is made anew, or set network_mode = \"none\" in the job", b.bridge, b.bridge)}
+		return found, &RefusedError{Reason: fmt.Sprintf("the docker network %s lets containers reach each other, or is no bridge. Remove it (docker network rm %s) and it is made anew, or set network_mode = \"none\" in the job", b.bridge, b.bridge)}
 	}
-	return nil
+	return found, nil
 }

@@ -8,7 +8,10 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/docker/docker/api/types/registry"
+
 	"github.com/botscreen/botscreen/driver/isolation"
+	"github.com/botscreen/botscreen/shared/screen"
 )
 
 var (
@@ -29,7 +32,7 @@ func (b *Boundary) Resolve(ctx context.Context, wanted isolation.ImageOrder, pul
 	found, err := b.Find(ctx, wanted.Reference)
 	if errors.Is(err, isolation.ErrNoImage) {
 		pulling()
-		img, err := b.Pull(ctx, bare(wanted.Reference), "", wanted.MaxBytes)
+		img, err := b.pull(ctx, wanted)
 		return img.here(), err
 	}
 	return found, err
@@ -54,21 +57,46 @@ func (b *Boundary) Fetch(ctx context.Context, wanted isolation.ImageOrder) (isol
 	case err != nil && !errors.Is(err, isolation.ErrNoImage):
 		return isolation.Image{}, err
 	}
-	img, err = b.Pull(ctx, bare(wanted.Reference), "", wanted.MaxBytes)
+	img, err = b.pull(ctx, wanted)
 	return img.here(), err
 }
 
 // Latest lets the engine ask the registry, with its own mirrors and credentials.
-func (b *Boundary) Latest(ctx context.Context, reference string) (string, error) {
-	img, err := b.Inspect(ctx, bare(reference))
+func (b *Boundary) Latest(ctx context.Context, wanted isolation.ImageOrder) (string, error) {
+	img, err := b.Inspect(ctx, bare(wanted.Reference))
 	if err == nil && len(img.Digests) == 0 {
 		return img.digest(), nil // built or loaded here
 	}
-	found, err := b.api.DistributionInspect(ctx, bare(reference), "")
+	auth, err := encodeAuth(wanted.Auth)
 	if err != nil {
-		return "", fmt.Errorf("ask the registry of %s: %w", reference, b.explain(err))
+		return "", err
+	}
+	found, err := b.api.DistributionInspect(ctx, bare(wanted.Reference), auth)
+	if err != nil {
+		return "", fmt.Errorf("ask the registry of %s: %w", wanted.Reference, b.explain(err))
 	}
 	return found.Descriptor.Digest.String(), nil
+}
+
+func (b *Boundary) pull(ctx context.Context, wanted isolation.ImageOrder) (Image, error) {
+	auth, err := encodeAuth(wanted.Auth)
+	if err != nil {
+		return Image{}, err
+	}
+	return b.Pull(ctx, bare(wanted.Reference), auth, wanted.MaxBytes)
+}
+
+// encodeAuth is the header by which an engine is told who it is to a registry.
+func encodeAuth(a screen.RegistryAuth) (string, error) {
+	if a.IsZero() {
+		return "", nil
+	}
+	username, password := a.Reveal()
+	text, err := registry.EncodeAuthConfig(registry.AuthConfig{Username: username, Password: password})
+	if err != nil {
+		return "", errors.New("the credentials for the registry cannot be encoded") // no word of theirs
+	}
+	return text, nil
 }
 
 // here is the image for an order; the zero Image is none.

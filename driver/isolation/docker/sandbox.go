@@ -40,6 +40,8 @@ type sandbox struct {
 	handle *process.Handle // nil where the session had ended before it was adopted
 	ended  <-chan struct{} // closed when nothing runs in the container, by the kernel's word
 	done   chan struct{}   // closed when the engine has said how, or will not
+	// warnings are of the launch; whoever adopts it has them from its record.
+	warnings []string
 
 	mu      sync.Mutex // guards all below
 	status  isolation.Status
@@ -164,12 +166,12 @@ func (s *sandbox) EndReason() string {
 	return ""
 }
 
-// Warnings say what an engine elsewhere changes.
+// Warnings say what an engine elsewhere changes, and what the network reaches (X37).
 func (s *sandbox) Warnings() []string {
 	if s.record.Piped {
-		return []string{"pipe: the engine is not on this node; everything goes through its exec stream, and the home is a volume there"}
+		return append(s.warnings, "pipe: the engine is not on this node; everything goes through its exec stream, and the home is a volume there")
 	}
-	return nil
+	return s.warnings
 }
 
 // Halted asks the engine: a paused session says nothing, and a container full of processes

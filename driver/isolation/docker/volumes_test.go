@@ -88,7 +88,8 @@ func TestX37Bridge(t *testing.T) {
 	if len(found.NetworkSettings.Networks) != 1 || found.NetworkSettings.Networks[b.bridge] == nil || len(found.HostConfig.PortBindings) > 0 {
 		t.Errorf("networks %v, ports %v", found.NetworkSettings.Networks, found.HostConfig.PortBindings) // DOC-12
 	}
-	must(t, b.ensureBridge(bounded(t)))
+	_, err = b.ensureBridge(bounded(t))
+	must(t, err)
 	must(t, s.Kill(bounded(t)))
 	must(t, s.Remove(bounded(t)))
 	must(t, b.api.NetworkRemove(bounded(t), b.bridge))

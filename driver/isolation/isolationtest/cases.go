@@ -319,7 +319,7 @@ func testDriverRestarted(t *testing.T, r *rig) {
 	}
 	// X38: another instance's record is not this sandbox.
 	forged := old.Record()
-	forged.Instance = newInstance()
+	forged.Instance = NewInstance()
 	if stranger, err := r.boundary.Adopt(ctx, forged); err == nil {
 		t.Errorf("adopted %+v by a forged instance", stranger.Record())
 	}

@@ -66,7 +66,7 @@ func newRig(t *testing.T, s Suite, binary string) *rig {
 	t.Cleanup(func() { _ = log.Close() })
 	r.order = isolation.Order{
 		ID:       screen.ID{Namespace: "conformance", Profile: screen.Profile("bot-" + strconv.Itoa(int(uid)))},
-		Instance: newInstance(), Binary: binary, Image: s.Image,
+		Instance: NewInstance(), Binary: binary, Image: s.Image,
 		Account: isolation.Account{UID: uid, GID: uid, Name: "screen"},
 		DialDir: r.make("dial", 0, 0o711), XDir: r.make("x", uid, 0o700), Home: r.make("home", uid, 0o700),
 		Scratch: r.make("boundary", 0, 0o700), Log: log, ErrorLog: log,
@@ -77,7 +77,8 @@ func newRig(t *testing.T, s Suite, binary string) *rig {
 	return r
 }
 
-func newInstance() string {
+// NewInstance names a run, as a driver does.
+func NewInstance() string {
 	var b [16]byte
 	_, _ = rand.Read(b[:])
 	return hex.EncodeToString(b[:])

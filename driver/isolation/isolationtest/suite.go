@@ -6,8 +6,6 @@ package isolationtest
 
 import (
 	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -44,7 +42,7 @@ func Run(t *testing.T, s Suite) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root: every screen gets a uid of its own")
 	}
-	binary := buildDriver(t)
+	binary := Driver(t)
 	for _, c := range []struct {
 		name string
 		run  func(*testing.T, Suite, string)
@@ -61,7 +59,7 @@ func Run(t *testing.T, s Suite) {
 // RunWithoutDesktop runs an image that lacks what a screen needs: the start fails with
 // the words given, and nothing is left (P10).
 func RunWithoutDesktop(t *testing.T, s Suite, words ...string) {
-	r := newRig(t, s, buildDriver(t))
+	r := newRig(t, s, Driver(t))
 	r.launch()
 	r.supervise(r.plan())
 	reason := r.awaitFailure()
@@ -71,22 +69,6 @@ func RunWithoutDesktop(t *testing.T, s Suite, words ...string) {
 		}
 	}
 	r.expectEnd()
-}
-
-// buildDriver builds the driver as it is shipped, static, where every uid may run it.
-func buildDriver(t *testing.T) string {
-	t.Helper()
-	dir, err := os.MkdirTemp("", "bsi-")
-	must(t, err)
-	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	must(t, os.Chmod(dir, 0o755))
-	path := filepath.Join(dir, "the driver") // S13
-	cmd := exec.Command("go", "build", "-o", path, "github.com/botscreen/botscreen/cmd/nomad-driver-botscreen")
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("build the driver: %v\n%s", err, out)
-	}
-	return path
 }
 
 // testLife is everything that one running desktop can show.
