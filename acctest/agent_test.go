@@ -4,6 +4,7 @@ package acctest
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -33,6 +34,8 @@ type agent struct {
 	cmd     *exec.Cmd
 	done    chan struct{}
 	log     string
+	// isolation is what its jobs ask for; empty is host.
+	isolation string
 }
 
 // startLimit is what an agent may take until its node is ready. A real server elects
@@ -367,7 +370,7 @@ job %[1]q {
       driver = "botscreen"
       config {
         profile            = %[1]q
-        isolation          = "host"
+        isolation          = %[3]q
         geometry           = "800x600"
         min_free_memory_mb = 64
         start_timeout      = "60s"
@@ -381,7 +384,7 @@ job %[1]q {
     }
   }
 }
-`, profile, strings.Join(config, "\n        ")))
+`, profile, strings.Join(config, "\n        "), cmp.Or(a.isolation, "host")))
 	return path
 }
 

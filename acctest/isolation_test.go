@@ -37,14 +37,13 @@ func TestAccIsolation(t *testing.T) {
 			t.Run(s.kind+"_"+v.name, func(t *testing.T) {
 				config := s.config(t)
 				a := v.start(t, config)
+				a.isolation = s.kind
 				name := s.kind + ": "
 				steps := []acceptance{
 					{name + "the example job", func(t *testing.T, a *agent) { sandboxedExample(t, a, s.kind, s.example, s.profile) }},
-					{name + "a person watches, takes and hands back", func(t *testing.T, a *agent) {
-						path := a.job(t, "boxed")
-						writeFile(t, path, replaceLine(readFile(t, path), "isolation", fmt.Sprintf("isolation = %q", s.kind)))
-						watchAndTake(t, a, path, "boxed")
-					}},
+					{name + "a person watches, takes and hands back", func(t *testing.T, a *agent) { watchAndTake(t, a, a.job(t, "boxed"), "boxed") }},
+					{name + "an agent acts by MCP", usedByMCP},
+					{name + "a person takes over in a browser", takenOverInABrowser},
 					{name + "binds of the node are refused", bindsRefused(s.kind)},
 					{name + "an image that is not there", missingImage(s.kind)},
 				}
@@ -177,7 +176,6 @@ func bindsRefused(kind string) func(t *testing.T, a *agent) {
 	option := strings.TrimPrefix(field, kind+".")
 	return func(t *testing.T, a *agent) {
 		path := a.job(t, "nosy", kind+` { `+option+` = ["/etc:/host", "local:/fine"] }`)
-		writeFile(t, path, replaceLine(readFile(t, path), "isolation", fmt.Sprintf("isolation = %q", kind)))
 		r := a.botscreen(t, "run", path)
 		defer a.botscreen(t, "stop", "nosy")
 		if said := r.stdout + r.stderr; r.code == 0 || !strings.Contains(said, field) || !strings.Contains(said, "volumes { enabled") || strings.Contains(said, "/fine") {
@@ -191,7 +189,7 @@ func missingImage(kind string) func(t *testing.T, a *agent) {
 	name := map[string]string{"docker": "127.0.0.1:1/none/desk:1", "apptainer": "none.sif"}[kind]
 	return func(t *testing.T, a *agent) {
 		path := a.job(t, "imageless", fmt.Sprintf("image = %q", name))
-		writeFile(t, path, strings.Replace(replaceLine(readFile(t, path), "isolation", fmt.Sprintf("isolation = %q", kind)), "attempts = 3", "attempts = 0", 1))
+		writeFile(t, path, strings.Replace(readFile(t, path), "attempts = 3", "attempts = 0", 1))
 		r := a.botscreen(t, "run", path)
 		defer a.botscreen(t, "stop", "imageless")
 		if said := r.stdout + r.stderr; r.code == 0 || !strings.Contains(said, name) || !strings.Contains(said, "image") {
@@ -223,7 +221,7 @@ func imageBy(t *testing.T, a *agent, code int, args ...string) imageState {
 // that there is a decision to make, keep is one and switch is the other, after which home
 // and logins are there still (P5).
 func movedTag(t *testing.T, a *agent) {
-	endpoint, tag := os.Getenv("BOTSCREEN_TEST_DOCKER"), fmt.Sprintf("botscreen-acctest-%d:1", os.Getpid())
+	endpoint, tag := os.Getenv("BOTSCREEN_TEST_DOCKER"), fmt.Sprintf("127.0.0.1:1/acctest-%d/desk:1", os.Getpid()) // of a registry that is away
 	must := func(args ...string) string {
 		t.Helper()
 		out, err := docker(endpoint, args...)
@@ -240,7 +238,6 @@ func movedTag(t *testing.T, a *agent) {
 	t.Cleanup(func() { _, _ = docker(endpoint, "rmi", tag) })
 	first := must("image", "inspect", "--format", "{{.Id}}", tag)
 	path := a.job(t, "moved", fmt.Sprintf("image = %q", tag))
-	writeFile(t, path, replaceLine(readFile(t, path), "isolation", `isolation = "docker"`))
 	a.must(t, "run", path)
 	defer a.botscreen(t, "stop", "--force", "moved")
 	a.must(t, "exec", "-T", "moved", "sh", "-c", "echo kept > ~/marker")
@@ -280,6 +277,49 @@ func movedTag(t *testing.T, a *agent) {
 	if out := a.must(t, "exec", "-T", "moved", "sh", "-c", "cat ~/marker"); out != "kept\n" {
 		t.Errorf("the home has %q", out)
 	}
+	failedSwitch(t, a, tag, second, must)
 	a.must(t, "stop", "moved")
+	gone(t, a)
+}
+
+// failedSwitch: a switch whose pull fails says so, touches nothing that runs, and the next
+// start takes what was decided before (P5).
+func failedSwitch(t *testing.T, a *agent, tag, decided string, must func(args ...string) string) {
+	other := strings.TrimSuffix(tag, ":1") + ":kept"
+	must("tag", tag, other)
+	t.Cleanup(func() { _, _ = docker(os.Getenv("BOTSCREEN_TEST_DOCKER"), "rmi", other) })
+	must("rmi", tag)
+	before := xservers(a)
+	r := a.botscreen(t, "image", "switch", "moved")
+	if r.code == 0 || !strings.Contains(r.stderr, tag) || !strings.Contains(r.stderr, "could not be pulled") || !strings.Contains(r.stderr, "what runs now is not touched") {
+		t.Errorf("a switch whose pull fails: %s", r)
+	}
+	if after := xservers(a); len(before) != 1 || fmt.Sprint(before) != fmt.Sprint(after) {
+		t.Errorf("X servers before %v and after %v", before, after)
+	}
+	if out := a.must(t, "exec", "-T", "moved", "sh", "-c", "cat ~/marker"); out != "kept\n" {
+		t.Errorf("the home has %q", out)
+	}
+	a.must(t, "stop", "moved")
+	gone(t, a)
+	a.must(t, "run", a.job(t, "moved", fmt.Sprintf("image = %q", tag)))
+	if out := a.must(t, "image", "ls"); !strings.Contains(out, decided[:19]) {
+		t.Errorf("the next start takes another image than %s: %s", decided, out)
+	}
+}
+
+// takenOverInABrowser: the page shows a screen of a sandbox, and who takes it there has it.
+func takenOverInABrowser(t *testing.T, a *agent) {
+	a.must(t, "run", a.job(t, "shown"))
+	defer a.botscreen(t, "stop", "--force", "shown")
+	ann := newBrowser(t)
+	ann.watch(viewInBrowser(t, a, "ann", "shown"))
+	ann.take("a look")
+	agentRefused(t, a, "shown")
+	if r := a.botscreen(t, "release", "--force", "shown"); r.code != 0 {
+		t.Errorf("release: %s", r)
+	}
+	ann.until("the words of the hand-back", `document.getElementById("holder").innerText === "The agent controls this screen."`)
+	a.must(t, "stop", "shown")
 	gone(t, a)
 }

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # The gate of the sandbox image: as a user without any privilege every program resolves,
-# and then a screen comes up in it, passes the conformance suite and shows a browser.
+# and then a screen comes up in it, passes the conformance suite, answers three viewers
+# over an exec's input and output, and shows a browser.
 #
 #   smoke.sh IMAGE
 #
@@ -40,4 +41,4 @@ fi
 [ $fail -eq 0 ] || exit 1
 
 BOTSCREEN_TEST_DOCKER=${DOCKER_HOST:-unix:///var/run/docker.sock} BOTSCREEN_TEST_IMAGE=$image \
-	go test -count=1 -v -run 'TestConformance|TestScreenOfADriver|TestX23BrowserSandbox' ./driver/isolation/docker
+	go test -count=1 -v -run 'TestConformance$|TestScreenOfADriver|TestElsewhereScreen|TestX23BrowserSandbox' ./driver/isolation/docker
