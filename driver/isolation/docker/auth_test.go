@@ -32,7 +32,7 @@ type guarded struct {
 	served atomic.Int32 // manifests
 }
 
-func newGuarded(t *testing.T, username, password string) *guarded {
+func newGuarded(t *testing.T, architecture, username, password string) *guarded {
 	t.Helper()
 	blobs := map[string][]byte{}
 	describe := func(kind string, text []byte) map[string]any {
@@ -45,7 +45,7 @@ func newGuarded(t *testing.T, username, password string) *guarded {
 	must(t, w.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: "unique-" + newInstance(), Mode: 0o644}))
 	must(t, w.Close())
 	config, err := json.Marshal(map[string]any{
-		"architecture": runtime.GOARCH, "os": "linux", "config": map[string]any{},
+		"architecture": architecture, "os": "linux", "config": map[string]any{},
 		"rootfs": map[string]any{"type": "layers", "diff_ids": []string{digestOf(layer.Bytes())}},
 	})
 	must(t, err)
@@ -86,7 +86,7 @@ func digestOf(text []byte) string {
 func TestX21RegistryAuth(t *testing.T) {
 	b := boundary(t)
 	const password = "CANARY-of-the-registry"
-	g := newGuarded(t, "robot", password)
+	g := newGuarded(t, runtime.GOARCH, "robot", password)
 	reference := strings.TrimPrefix(g.URL, "http://") + "/team/desk:1"
 	t.Cleanup(func() {
 		_, _ = b.api.ImageRemove(context.Background(), reference, image.RemoveOptions{Force: true})
@@ -115,5 +115,35 @@ func TestX21RegistryAuth(t *testing.T) {
 	}
 	if latest, err := b.Latest(bounded(t), wanted); err != nil || latest != g.digest {
 		t.Errorf("latest %s %v", latest, err)
+	}
+}
+
+// X41: a registry that serves another manifest than the digest in the reference names, or
+// an image of another platform, is refused, and nothing of it is run.
+func TestX41AnotherImageIsServed(t *testing.T) {
+	b := boundary(t)
+	const password = "secret"
+	auth := screen.NewRegistryAuth("robot", password)
+	other := "arm64"
+	if runtime.GOARCH == other {
+		other = "amd64"
+	}
+	for name, tc := range map[string]struct{ architecture, suffix, word string }{
+		"another manifest": {runtime.GOARCH, "@" + digestOf([]byte("another")), "could not be pulled"},
+		"another platform": {other, ":1", other},
+	} {
+		g := newGuarded(t, tc.architecture, "robot", password)
+		reference := strings.TrimPrefix(g.URL, "http://") + "/team/desk" + tc.suffix
+		t.Cleanup(func() {
+			_, _ = b.api.ImageRemove(context.Background(), reference, image.RemoveOptions{Force: true})
+		})
+		img, err := b.Resolve(bounded(t), isolation.ImageOrder{Reference: reference, Auth: auth}, func() {})
+		var refused *RefusedError
+		if !errors.As(err, &refused) || !strings.Contains(refused.Sentence(), tc.word) || img.Reference != "" {
+			t.Errorf("%s: %+v %v", name, img, err)
+		}
+		if g.served.Load() == 0 {
+			t.Errorf("%s: nothing was asked for", name)
+		}
 	}
 }

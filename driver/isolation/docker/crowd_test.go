@@ -6,11 +6,16 @@ import (
 	"bufio"
 	"context"
 	"io"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
+	"github.com/botscreen/botscreen/driver/task"
 	"github.com/botscreen/botscreen/shared/control"
+	"github.com/botscreen/botscreen/shared/screen"
 )
 
 // DOC-01: in a container that is full of processes nothing is taken for dead. A command is
@@ -63,5 +68,65 @@ func TestDOC01FullOfProcesses(t *testing.T) {
 		if time.Now().After(end) {
 			t.Fatalf("nothing runs although there is room: %+v, %v", result, err)
 		}
+	}
+}
+
+// X15: a screen that has used up what the kernel gives its uid, inotify instances here,
+// takes nothing from another one: no two screens have the same uid.
+func TestX15QuotasAreAScreensOwn(t *testing.T) {
+	m := newManaged(t)
+	k := m.start()
+	uid := k.View().Account.UID
+	used := make(chan int, 1)
+	release := make(chan struct{})
+	defer close(release)
+	go func() {
+		runtime.LockOSThread() // never unlocked: the thread, which is somebody else now, ends with the goroutine
+		// Only this thread: what the kernel counts is charged to it.
+		if _, _, errno := unix.RawSyscall(unix.SYS_SETRESUID, uintptr(uid), uintptr(uid), uintptr(uid)); errno != 0 {
+			used <- -int(errno)
+			return
+		}
+		var held []int
+		for {
+			fd, err := unix.InotifyInit1(unix.IN_CLOEXEC)
+			if err != nil {
+				break
+			}
+			held = append(held, fd)
+		}
+		used <- len(held)
+		<-release
+		for _, fd := range held {
+			_ = unix.Close(fd)
+		}
+	}()
+	if n := <-used; n <= 0 {
+		t.Fatalf("the uid's inotify instances are not used up: %d", n)
+	}
+	request := m.request()
+	config := screen.Defaults()
+	config.Profile, config.Isolation, config.Geometry, config.MinFreeMemoryMB = "other", "docker", "800x600", 64
+	spec, err := config.Validate()
+	must(t, err)
+	request.Spec = spec
+	other, err := m.Start(bounded(t), request)
+	if err != nil {
+		t.Fatalf("the other screen: %v", task.Explain(err))
+	}
+	t.Cleanup(func() { _ = other.Destroy(bounded(t), true) })
+	if theirs := other.View().Account.UID; theirs == uid || theirs == 0 {
+		t.Errorf("both screens have uid %d", theirs)
+	}
+	client := control.NewClient(control.Unix(other.View().OperatorSocket))
+	defer client.Close()
+	if _, err := client.Take(bounded(t), control.TakeRequest{Viewer: "ann"}); err != nil {
+		t.Errorf("take: %v", err)
+	}
+	if _, err := client.Release(bounded(t), control.ReleaseRequest{Viewer: "ann"}); err != nil {
+		t.Errorf("hand back: %v", err)
+	}
+	if shot, err := client.Screenshot(bounded(t), control.ScreenshotRequest{}); err != nil || len(shot.Data) < 1000 {
+		t.Errorf("a picture of %d bytes, %v", len(shot.Data), err)
 	}
 }
