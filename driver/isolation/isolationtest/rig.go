@@ -86,13 +86,18 @@ func NewInstance() string {
 
 func (r *rig) make(name string, uid uint32, mode os.FileMode) string {
 	r.t.Helper()
-	root, err := os.OpenRoot(r.dir)
-	must(r.t, err)
+	return makeDir(r.t, r.dir, name, uid, mode)
+}
+
+func makeDir(t *testing.T, dir, name string, uid uint32, mode os.FileMode) string {
+	t.Helper()
+	root, err := os.OpenRoot(dir)
+	must(t, err)
 	defer root.Close()
-	must(r.t, root.Mkdir(name, mode))
-	must(r.t, root.Chown(name, int(uid), int(uid)))
-	must(r.t, root.Chmod(name, mode))
-	return filepath.Join(r.dir, name)
+	must(t, root.Mkdir(name, mode))
+	must(t, root.Chown(name, int(uid), int(uid)))
+	must(t, root.Chmod(name, mode))
+	return filepath.Join(dir, name)
 }
 
 func (r *rig) context() (context.Context, context.CancelFunc) {

@@ -63,20 +63,15 @@ func NewOrder(t *testing.T, image string) isolation.Order {
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	must(t, os.Chmod(dir, 0o711))
 	uid := 300_000 + uint32(mathrand.IntN(1_000_000))
-	order := isolation.Order{
+	return isolation.Order{
 		ID:       screen.ID{Namespace: "tests", Profile: screen.Profile(fmt.Sprintf("bot-%d", uid))},
 		Instance: NewInstance(), Binary: binary, Image: image,
 		Account: isolation.Account{UID: uid, GID: uid, Name: "screen"},
 		Labels:  map[string]string{"job": "tests", "instance": "forged"},
 		Log:     logFile(t, dir, "out"), ErrorLog: logFile(t, dir, "err"),
+		DialDir: makeDir(t, dir, "dial", 0, 0o711), XDir: makeDir(t, dir, "x", uid, 0o700),
+		Home: makeDir(t, dir, "home", uid, 0o700), Scratch: makeDir(t, dir, "boundary", 0, 0o700),
 	}
-	for path, owner := range map[*string]int{&order.DialDir: 0, &order.XDir: int(uid), &order.Home: int(uid), &order.Scratch: 0} {
-		*path, err = os.MkdirTemp(dir, "d")
-		must(t, err)
-		must(t, os.Chown(*path, owner, owner))
-	}
-	must(t, os.Chmod(order.DialDir, 0o711))
-	return order
 }
 
 func logFile(t *testing.T, dir, name string) *os.File {
