@@ -54,6 +54,9 @@ func (b *Boundary) launchElsewhere(ctx context.Context, order isolation.Order, i
 	if len(order.Volumes) > 0 {
 		return nil, &RefusedError{Reason: "`volumes` cannot be bound: the docker engine is not on this node. Leave them out, or use an engine of this node"}
 	}
+	if err := unusedHere(order.Home); err != nil {
+		return nil, err
+	}
 	ctx, cancel := context.WithTimeout(ctx, startLimit)
 	defer cancel()
 	id, err := b.createElsewhere(ctx, order, img)
@@ -65,6 +68,20 @@ func (b *Boundary) launchElsewhere(ctx context.Context, order isolation.Order, i
 		return nil, errors.Join(err, b.discard(ctx, id))
 	}
 	return s, nil
+}
+
+// unusedHere refuses a profile whose home is on this node: its logins would seem lost in
+// the empty one on the engine (P5). That happens where an engine that saw this node's
+// files does so no more, or the driver has a mount table of its own.
+func unusedHere(home string) error {
+	entries, err := os.ReadDir(home)
+	if err != nil {
+		return fmt.Errorf("look at the home: %w", err)
+	}
+	if len(entries) == 0 {
+		return nil
+	}
+	return &RefusedError{Reason: fmt.Sprintf("the docker engine does not see this node's files, and this profile's home is one of them (%s). Let the engine see them, as without PrivateMounts for the agent, or remove the profile's data", home)}
 }
 
 func (b *Boundary) createElsewhere(ctx context.Context, order isolation.Order, img Image) (id string, err error) {

@@ -10,6 +10,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"syscall"
@@ -155,8 +156,17 @@ func TestElsewhereByProcesses(t *testing.T) {
 			t.Errorf("bound: %+v", m)
 		}
 	}
-	order.Volumes = []isolation.Volume{{Base: order.Home, Path: ".", Target: "/data"}}
 	var refused *RefusedError
+	// P5: a profile that has a home here does not get an empty one there.
+	again := order
+	again.Instance = newInstance()
+	marker := filepath.Join(order.Home, "login")
+	must(t, os.WriteFile(marker, nil, 0o600))
+	if _, err := b.Launch(bounded(t), again); !errors.As(err, &refused) || !strings.Contains(refused.Sentence(), order.Home) {
+		t.Errorf("a home here: %v", err)
+	}
+	must(t, os.Remove(marker))
+	order.Volumes = []isolation.Volume{{Base: order.Home, Path: ".", Target: "/data"}}
 	if _, err := b.Launch(bounded(t), order); !errors.As(err, &refused) || !strings.Contains(refused.Sentence(), "`volumes`") {
 		t.Errorf("volumes elsewhere: %v", err)
 	}
