@@ -3,6 +3,7 @@
 package docker
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -88,8 +89,15 @@ func TestX37Bridge(t *testing.T) {
 	if len(found.NetworkSettings.Networks) != 1 || found.NetworkSettings.Networks[b.bridge] == nil || len(found.HostConfig.PortBindings) > 0 {
 		t.Errorf("networks %v, ports %v", found.NetworkSettings.Networks, found.HostConfig.PortBindings) // DOC-12
 	}
-	_, err = b.ensureBridge(bounded(t))
+	bridge, err := b.ensureBridge(bounded(t))
 	must(t, err)
+	t.Cleanup(func() {
+		if program, err := iptables(); err == nil {
+			for _, rule := range shieldRules(deviceOf(bridge)) {
+				_ = run(context.Background(), program, "-D", rule) // not there where it could not be made
+			}
+		}
+	})
 	must(t, s.Kill(bounded(t)))
 	must(t, s.Remove(bounded(t)))
 	must(t, b.api.NetworkRemove(bounded(t), b.bridge))
