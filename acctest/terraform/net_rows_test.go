@@ -181,6 +181,20 @@ func capabilities(b *bench) {
 	b.token = b.withPolicy("planner", `"list-jobs", "read-job"`, `"list", "read", "write", "destroy"`)
 	b.config(desktopOf(b, "800x600"))
 	b.fails(b.tryApply(), "Nomad refused: the token may not submit the job", "submit-job")
+	// plan-job is what a token of a plan in CI needs to check where a screen can run, and no more.
+	b.token = b.withPolicy("ci", `"list-jobs", "read-job", "plan-job"`, `"list", "read"`)
+	if _, o := b.plan(); strings.Contains(o.text, "was not checked") {
+		b.Errorf("plan-job is not enough for the check:\n%s", o.raw)
+	}
+	b.token = b.withPolicy("unchecked", `"list-jobs", "read-job"`, `"list", "read"`)
+	_, o := b.plan()
+	b.says(o, "Where this desktop can run was not checked", "plan-job")
+	b.config(profileOf() + "data \"botscreen_nodes\" \"all\" {}\n")
+	b.fails(b.run("plan", "-no-color"), "Nomad refused: the token may not list nodes", `policy = "read"`)
+	b.config(profileOf() + "data \"botscreen_screen\" \"x\" {\n  name = \"nobody\"\n}\n")
+	b.token = b.withPolicy("blind", `"list-jobs"`, `"list", "read"`)
+	b.fails(b.run("plan", "-no-color"), "Nomad refused: the token may not read the job botscreen-nobody", "read-job")
+	b.config(profileOf())
 	for _, bad := range []string{"not-a-uuid", "11111111-2222-3333-4444-555555555555"} {
 		b.token = bad
 		b.fails(b.run("plan", "-no-color"), "unknown, revoked or expired")
