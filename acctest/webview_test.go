@@ -97,7 +97,20 @@ func takenOverInBrowsers(t *testing.T, a *agent) {
 			t.Errorf("the page of %q says %q", b.text("name"), b.text("warning"))
 		}
 	}
+	for _, b := range []*browser{ann, bob} {
+		b.accessible("watching")
+	}
+	if _, err := bot.Ask(t.Context(), control.AskRequest{Reason: "the bank's <b>code</b>"}); err != nil {
+		t.Fatal(err)
+	}
+	ann.until("what the agent asks for", `document.getElementById("wanted").innerText === "The agent asks for a person: “the bank's <b>code</b>”"`)
+	ann.press("take")
+	ann.until("the dialog", `document.activeElement?.id === "take-reason"`)
+	ann.accessible("about to take over")
+	ann.do("leave the dialog", escape)
 	ann.take("a password")
+	ann.until("that nobody is asked for", `document.getElementById("wanted").hidden`)
+	ann.accessible("in control")
 	ann.until("the words", `document.getElementById("holder").innerText.includes("You control this screen since") && document.getElementById("holder").innerText.includes("a password")`)
 	bob.until("the words of the other", `/^A person \([0-9a-f]{12}\) controls/.test(document.getElementById("holder").innerText)`)
 

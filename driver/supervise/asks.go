@@ -15,6 +15,7 @@ import (
 	"github.com/botscreen/botscreen/shared/control"
 	"github.com/botscreen/botscreen/shared/control/controlserver"
 	"github.com/botscreen/botscreen/shared/lease"
+	"github.com/botscreen/botscreen/shared/relay"
 	"github.com/botscreen/botscreen/shared/screen"
 )
 
@@ -144,7 +145,19 @@ func (s *supervisor) Ask(_ context.Context, _ controlserver.Caller, req control.
 	}
 	s.saveAsks()
 	s.note(control.EventHumanWanted, req.Reason)
+	s.showAsks()
 	return asked, nil
+}
+
+// showAsks tells the viewers what the agent wants a person for now.
+func (s *supervisor) showAsks() {
+	s.showing.Lock()
+	defer s.showing.Unlock()
+	var wish *relay.Wish
+	for _, a := range s.asks.open(time.Now()) {
+		wish = &relay.Wish{Reason: a.Reason, Deadline: a.Deadline}
+	}
+	s.relay.Want(wish)
 }
 
 func (s *supervisor) holds() lease.Lease {

@@ -92,6 +92,7 @@ func (s *supervisor) onLease(n lease.Notice) {
 	now := time.Now()
 	s.noteLease(n, now)
 	s.asks.leaseChanged(n, now)
+	s.showAsks()
 	s.saveAsks()
 	if n.Kind == lease.Taken {
 		s.wakeFor()

@@ -62,8 +62,9 @@ type supervisor struct {
 	adopted  chan dialhome.Desktop // has room for one: what an adopted session shows
 	ended    chan struct{}         // closed once the exit is final
 
-	turn   chan struct{} // has room for whoever ends or starts the desktop
-	saving sync.Mutex    // held across a save: the newest record lands last
+	turn    chan struct{} // has room for whoever ends or starts the desktop
+	saving  sync.Mutex    // held across a save: the newest record lands last
+	showing sync.Mutex    // held while viewers are told of the asks: the newest are told last
 
 	mu       sync.Mutex // guards all below
 	state    screen.State
@@ -114,6 +115,7 @@ func newSupervisor(config Config, dir *os.Root, log hclog.Logger) (*supervisor, 
 	}
 	s.viewer = newViewerDoor(&s.config)
 	s.openRelay()
+	s.showAsks()
 	s.auditBegin()
 	return s, nil
 }

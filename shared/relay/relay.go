@@ -82,6 +82,7 @@ type Relay struct {
 	viewers []*viewer  // attached ones
 	places  int        // taken by attached ones and those about to be
 	next    lease.Lease
+	wanted  wanted // what viewers were told last
 	closed  bool
 	served  sync.WaitGroup // of every place
 }
@@ -106,7 +107,7 @@ func New(o Options) *Relay {
 	return &Relay{
 		options: o, lease: o.Lease, log: o.Log, gate: newGate(o),
 		pending: make(chan struct{}, maxPending), waiting: make(chan struct{}, maxPending), acting: make(chan struct{}, 1),
-		life: life, kill: kill,
+		life: life, kill: kill, wanted: wanted{Type: "wanted"},
 	}
 }
 

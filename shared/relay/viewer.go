@@ -249,6 +249,7 @@ func (v *viewer) watch(ctx context.Context) {
 	group.Go(func() { v.ping(ctx) })
 	if v.greeting != nil {
 		v.say(v.greeting)
+		v.say(v.relay.wish())
 	}
 	var shown lease.Lease
 	for {

@@ -3,7 +3,7 @@
 import { Connection } from "./connection.js";
 import { press, special, sticky, type } from "./keys.js";
 import { touchKeyboard } from "./touch.js";
-import { clock, holder } from "./words.js";
+import { clock, holder, wanted } from "./words.js";
 
 const $ = (id) => document.getElementById(id);
 
@@ -31,6 +31,9 @@ function told(message) {
     case "lease":
       leased(message);
       break;
+    case "wanted":
+      wants(message);
+      break;
     case "asked":
       notice(`Another person asks for the screen${quoted(message.reason)} and gets it at ${clock(message.until)} unless you refuse.`, "Refuse", () => connection.say({ op: "deny" }));
       break;
@@ -56,6 +59,24 @@ const operations = { take: "Taking over", release: "Handing back", paste: "The p
 
 function quoted(reason) {
   return reason ? ` (“${reason}”)` : "";
+}
+
+let wish = { wanted: false };
+let wishOver = 0; // the timer that ends it
+
+function wants(message) {
+  wish = message;
+  clearTimeout(wishOver);
+  showWish();
+  if (wish.wanted && wish.until) {
+    wishOver = setTimeout(showWish, Date.parse(wish.until) - Date.now());
+  }
+}
+
+function showWish() {
+  const text = wanted(wish, Date.now());
+  $("wanted").textContent = text;
+  $("wanted").hidden = text === "";
 }
 
 // focusMoved shows that what is typed may go elsewhere than the person thinks (X44). The

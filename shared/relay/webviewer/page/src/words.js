@@ -63,6 +63,14 @@ export function holder(message) {
   return `A person (${lease.viewer}) controls this screen since ${clock(lease.since)}.${away}${reason}`;
 }
 
+// wanted says what the agent wants a person for; nothing when that is over.
+export function wanted({ wanted, reason, until }, now) {
+  if (!wanted || (until && Date.parse(until) <= now)) {
+    return "";
+  }
+  return `The agent asks for a person${until ? `, until ${clock(until)}` : ""}: “${reason}”`;
+}
+
 export function clock(time) {
   const at = new Date(time);
   return Number.isNaN(at.getTime()) ? "a time unknown" : at.toLocaleTimeString();

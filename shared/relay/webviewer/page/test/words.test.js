@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 import { keysymOf, press, type } from "../src/keys.js";
-import { Again, delay, ending, holder } from "../src/words.js";
+import { Again, delay, ending, holder, wanted } from "../src/words.js";
 
 test("L9: a broken connection comes back by itself, a person who left does not", () => {
   for (const code of [1001, 1005, 1006, 1011, 1012]) {
@@ -27,6 +27,15 @@ test("the wait grows to 15 s, and never by chance alone", () => {
   assert.deepEqual([0, 1, 2, 9].map((n) => delay(n, Again.soon, 1)), [500, 1000, 2000, 15000]);
   assert.deepEqual([0, 9].map((n) => delay(n, Again.soon, 0)), [250, 7500]);
   assert.equal(delay(7, Again.slowly, 0), 4000);
+});
+
+test("L13: what the agent wants, until it is too late", () => {
+  const until = "2026-01-02T03:04:05Z";
+  const late = Date.parse(until);
+  assert.match(wanted({ wanted: true, reason: "a code", until }, late - 1), /until .*: “a code”$/);
+  assert.equal(wanted({ wanted: true, reason: "a code", until }, late), "");
+  assert.equal(wanted({ wanted: true, reason: "a code" }, late), "The agent asks for a person: “a code”");
+  assert.equal(wanted({ wanted: false, reason: "" }, late), "");
 });
 
 test("who holds", () => {
