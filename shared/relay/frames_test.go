@@ -52,7 +52,7 @@ func FuzzFrames(f *testing.F) {
 			r = iotest.HalfReader(iotest.DataErrReader(r))
 		}
 		upstream := &sink{}
-		v := &viewer{link: &quiet{Reader: r}, upstream: upstream}
+		v := &viewer{relay: &Relay{}, link: &quiet{Reader: r}, upstream: upstream}
 		end := v.inbound(t.Context())
 		if !bytes.Equal(upstream.Bytes(), want) {
 			t.Fatalf("got  %x\nwant %x", upstream.Bytes(), want)
