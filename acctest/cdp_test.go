@@ -47,10 +47,15 @@ func newSite(t *testing.T) site {
 			logins <- who
 			http.SetCookie(w, &http.Cookie{Name: "login", Value: who, Path: "/", MaxAge: 3600})
 		}
+		secret := ""
+		if who == "person" {
+			secret = "hunter2"
+		}
 		w.Header().Set("Content-Type", "text/html; charset=utf-8")
 		_, _ = fmt.Fprintf(w, `<!doctype html><title>The site</title><style>
-			input { position: fixed; left: 0; top: 80px; width: 100%%; height: 80%%; background: #00ff7f } input:focus { background: #ff7f00 }
-			</style><h1>%s</h1><form action="/login"><input id="as" name="as" autocomplete="off" aria-label="Name"></form>`, html.EscapeString(who))
+			#as { position: fixed; left: 0; top: 80px; width: 100%%; height: 80%%; background: #00ff7f } #as:focus { background: #ff7f00 }
+			</style><h1>%s</h1><form action="/login"><input id="as" name="as" autocomplete="off" aria-label="Name"></form>
+			<input type="password" value="%s">`, html.EscapeString(who), secret)
 	}))
 	t.Cleanup(server.Close)
 	return site{server.URL, logins}
@@ -186,6 +191,10 @@ func drivenOverCDP(t *testing.T, a *agent) {
 		}
 	case <-time.After(actionLimit):
 		t.Fatal("the person cannot log in")
+	}
+	a.eventually("the page that has the password", func() bool { return person.colour(t, 400, 450) == [3]byte{0, 0xff, 0x7f} })
+	if r := a.botscreen(t, "release", "driven"); r.code == 0 || !strings.Contains(r.stderr, "a password field on its page is filled") {
+		t.Errorf("with a filled password field (X18): %s", r)
 	}
 	if l := leaseBy(t, a, "release", "driven"); l.Holder != "agent" {
 		t.Fatalf("the lease is %+v", l)

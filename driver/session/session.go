@@ -194,6 +194,8 @@ func (s *session) handle(l *link, packet dialhome.Packet, passed []*dialhome.Des
 		return
 	case dialhome.OpDial:
 		go s.handleDial(l, packet)
+	case dialhome.OpBrowserPage:
+		go s.handleBrowserPage(l, packet)
 	case dialhome.OpBrowserOpen:
 		go s.handleBrowserOpen(l, packet)
 	case dialhome.OpSignal:

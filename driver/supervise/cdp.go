@@ -27,8 +27,8 @@ const (
 // browsing is one connection of the agent to the browser. Its bytes are not looked at: what
 // a takeover ends is the connection, with all that it attached (rules L15, W5).
 type browsing struct {
-	far    net.Conn // to the session, which says by closing it that all is detached
-	used   func()   // the agent has sent something
+	far    net.Conn     // to the session, which says by closing it that all is detached
+	used   func() error // the agent sends something
 	forget func()
 	ended  chan struct{} // closed when far has ended
 
@@ -58,7 +58,14 @@ func (s *supervisor) Browse(ctx context.Context, _ controlserver.Caller) (contro
 		}
 		return nil, refusalUnless(what, err)
 	}
-	b := &browsing{far: far, used: s.touch, ended: make(chan struct{})}
+	used := func() error { // a screen that was frozen meanwhile goes on first
+		end, err := s.begin(ctx, what)
+		if err == nil {
+			end()
+		}
+		return err
+	}
+	b := &browsing{far: far, used: used, ended: make(chan struct{})}
 	go b.down()
 	return b, s.fenceBrowser(b, seen)
 }
@@ -147,7 +154,9 @@ func (b *browsing) up(near net.Conn) {
 	for {
 		n, err := near.Read(buf)
 		if n > 0 {
-			b.used()
+			if b.used() != nil {
+				return
+			}
 			if _, err := b.far.Write(buf[:n]); err != nil {
 				return
 			}

@@ -17,8 +17,9 @@ import (
 // noteTimeout bounds how long the windows of a change of hands are waited for.
 const noteTimeout = 3 * time.Second
 
-// handoff is the note on the last hold: which programs had windows when a person came and
-// when they left (rule L13). Titles and addresses stay with the person (X25).
+// handoff is the note on the last hold: which programs had windows, and which site the
+// browser showed, when a person came and when they left (rule L13). Titles and the rest of
+// addresses stay with the person (X25).
 type handoff struct {
 	mu   sync.Mutex // guards all below
 	last *holdNote
@@ -28,7 +29,7 @@ type holdNote struct {
 	taken  lease.Epoch
 	since  time.Time
 	back   lease.Epoch // 0: the person still has it
-	before chan []string
+	before chan shown
 	note   control.HandOff
 	done   chan struct{} // closed once note is good
 }
@@ -41,16 +42,32 @@ func (s *supervisor) noteLease(n lease.Notice, now time.Time) {
 	h := s.handoff.last
 	switch {
 	case n.Kind == lease.Taken && !n.From.Held():
-		h = &holdNote{taken: n.To.Epoch, since: now, before: make(chan []string, 1), done: make(chan struct{})}
+		h = &holdNote{taken: n.To.Epoch, since: now, before: make(chan shown, 1), done: make(chan struct{})}
 		s.handoff.last = h
-		go func() { h.before <- s.programs() }()
+		go func() { h.before <- s.shown() }()
 	case n.Kind == lease.HandedBack && h != nil && h.back == 0:
 		h.back = n.To.Epoch
 		go func() {
 			defer close(h.done)
-			h.note = control.HandOff{Held: now.Sub(h.since), Before: <-h.before, After: s.programs()}
+			before, after := <-h.before, s.shown()
+			h.note = control.HandOff{Held: now.Sub(h.since), Before: before.programs, After: after.programs,
+				OriginBefore: before.origin, OriginAfter: after.origin}
 		}()
 	}
+}
+
+// shown is what an agent may hear of a screen in a person's hands.
+type shown struct {
+	programs []string
+	origin   screen.Untrusted // of the browser's page
+}
+
+func (s *supervisor) shown() shown {
+	ctx, cancel := context.WithTimeout(context.Background(), noteTimeout)
+	defer cancel()
+	origin := make(chan screen.Untrusted, 1)
+	go func() { origin <- screen.Distrust(s.pageInFront(ctx).Origin) }()
+	return shown{programs: s.programs(), origin: <-origin}
 }
 
 // programs are the classes of the ordinary windows, each once and sorted; nil where the

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -17,13 +18,20 @@ import (
 	"github.com/botscreen/botscreen/shared/screen"
 )
 
-// L13, X25: after the hand-back the agent hears how long it was and which programs had
-// windows before and after, and neither titles nor addresses.
+// L13, X25: after the hand-back the agent hears how long it was, which programs had windows
+// and which site the browser showed before and after, and neither titles nor addresses.
 func TestL13HandOffNote(t *testing.T) {
 	r := newRig(t, nil)
 	f := r.session(starting())
 	r.enter(screen.Ready, control.EventReady, "")
+	f.event(dialhome.EventBrowser, dialhome.Browser{Running: true})
+	r.await("the browser runs", func() bool {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		return r.browser != nil && r.browser.Running
+	})
 	windows := make(chan []dialhome.Window, 1)
+	var filled atomic.Bool
 	go func() {
 		for {
 			p, passed, err := f.Receive()
@@ -32,8 +40,11 @@ func TestL13HandOffNote(t *testing.T) {
 				return
 			}
 			var body any = struct{}{}
-			if p.Op == dialhome.OpWindows {
+			switch p.Op {
+			case dialhome.OpWindows:
 				body = dialhome.Windows{Windows: <-windows}
+			case dialhome.OpBrowserPage:
+				body = dialhome.BrowserPage{Origin: "https://bank.test", Filled: filled.Load()}
 			}
 			if f.Send(dialhome.Packet{ID: p.ID, OK: true, Body: dialhome.Encode(body)}) != nil {
 				return
@@ -46,11 +57,24 @@ func TestL13HandOffNote(t *testing.T) {
 	windows <- []dialhome.Window{mail, {Class: "panel", Type: "dock"}, mail}
 	r.take("ann")
 	windows <- []dialhome.Window{mail, {Title: "CANARY", Class: "bank\x1b", Type: "dialog"}}
+	// X18: with a filled password field the person is asked, once in a hold; whoever does not
+	// hold is not, and force does not ask.
+	filled.Store(true)
+	for _, viewer := range []lease.ViewerID{"bob", "ann"} {
+		_, err := r.client.Release(t.Context(), control.ReleaseRequest{Viewer: viewer})
+		if want := map[lease.ViewerID]control.Kind{"bob": control.NotHolder, "ann": control.PasswordFilled}[viewer]; !isKind(err, want) {
+			t.Errorf("%s is told %v, want %s", viewer, err, want)
+		}
+	}
+	if held := r.leaseNow(); held.Holder != lease.Human {
+		t.Errorf("the agent has the screen: %+v", held)
+	}
 	r.release("ann")
 	got, err := r.client.AwaitAsk(t.Context(), asked.ID, 0)
 	must(t, err)
 	if got.State != control.AskHandedBack || got.Note == nil || got.Note.Held <= 0 ||
-		!slices.Equal(got.Note.Before, []string{"mail"}) || !slices.Equal(got.Note.After, []string{"bank·", "mail"}) {
+		!slices.Equal(got.Note.Before, []string{"mail"}) || !slices.Equal(got.Note.After, []string{"bank·", "mail"}) ||
+		got.Note.OriginBefore.String() != "https://bank.test" || got.Note.OriginAfter.String() != "https://bank.test" {
 		t.Errorf("%+v, note %+v", got, got.Note)
 	}
 	events, _ := r.journal.after(0)

@@ -122,6 +122,11 @@ func (s *supervisor) Take(ctx context.Context, caller controlserver.Caller, req 
 // Release hands the screen back. A viewer that does not hold it changes nothing, and
 // hears so where another one does (rule L4).
 func (s *supervisor) Release(_ context.Context, caller controlserver.Caller, req control.ReleaseRequest) (lease.Public, error) {
+	if !req.Force {
+		if err := s.mayHandBack(req.Viewer); err != nil {
+			return lease.Public{}, err
+		}
+	}
 	before, _ := s.keeper.Lease()
 	var held lease.Lease
 	var err error

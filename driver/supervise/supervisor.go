@@ -86,6 +86,8 @@ type supervisor struct {
 	resting  string                // why the screen was stopped, where nobody asked
 	// browsing are the agent's connections to the browser, which a takeover cuts.
 	browsing map[*browsing]struct{}
+	// warned is the hold whose person was asked whether to hand back with a password.
+	warned lease.Epoch
 	// auditTrouble is why the last line was not written down.
 	auditTrouble error
 }

@@ -60,10 +60,14 @@ type AskOutcome struct {
 	Note *HandOff `json:"note,omitempty"`
 }
 
-// HandOff is what an agent hears of a hold (rule L13): how long it was and which programs
-// had windows, never their titles, nor addresses of pages (threats.md X25).
+// HandOff is what an agent hears of a hold (rule L13): how long it was, which programs had
+// windows and which site the browser showed, never titles, nor more of addresses than
+// scheme and host (threats.md X25).
 type HandOff struct {
 	Held   time.Duration `json:"held_ns"`
 	Before []string      `json:"before,omitempty"` // programs with windows when the person came
 	After  []string      `json:"after,omitempty"`  // and when they left
+	// Origins of the page in front, such as https://site.example.
+	OriginBefore screen.Untrusted `json:"origin_before,omitzero"`
+	OriginAfter  screen.Untrusted `json:"origin_after,omitzero"`
 }

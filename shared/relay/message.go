@@ -47,6 +47,12 @@ type (
 	denied struct {
 		Type string `json:"type"`
 	}
+	// unsure answers a release that is not done yet: the same again does it.
+	unsure struct {
+		Type    string `json:"type"`
+		Op      string `json:"op"`
+		Message string `json:"message"`
+	}
 	failed struct {
 		Type    string `json:"type"`
 		Op      string `json:"op"`
@@ -82,6 +88,12 @@ func (v *viewer) operate(text []byte) {
 	case "take":
 		_, err = v.relay.lease.Take(v.grant.Viewer, o.Reason, false)
 	case "release":
+		if ask := v.relay.options.MayRelease; ask != nil {
+			if why := ask(v.grant.Viewer); why != nil {
+				v.tell(unsure{Type: "unsure", Op: o.Op, Message: why.Error()})
+				return
+			}
+		}
 		_, err = v.relay.lease.Release(v.grant.Viewer)
 	case "deny":
 		v.relay.lease.Deny(v.grant.Viewer)

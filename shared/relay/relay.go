@@ -57,6 +57,9 @@ type Options struct {
 	// Paste carries a holder's text to the clipboard of the screen, before any key that
 	// was sent after it; nil: text is dropped. It should take at most a second or two.
 	Paste func(ctx context.Context, text string) error
+	// MayRelease says why a holder should think again before the screen is handed back, in a
+	// sentence for people; nil, or no error: nothing speaks against it.
+	MayRelease func(viewer lease.ViewerID) error
 	// EndProgram ends the program that the last FocusNotice named, for the holder; nil:
 	// nobody can. It should take at most a second or two.
 	EndProgram func(ctx context.Context) error

@@ -123,7 +123,7 @@ func (b *Box) tell(o control.AskOutcome) *mcp.CallToolResult {
 	switch o.State {
 	case control.AskHandedBack:
 		b.sight.lost(o.Lease.Epoch)
-		return says("The screen was handed back to you%s.%s Take a screenshot and go on from what it shows.", heldFor(o.Held), programsIn(o.Note))
+		return says("The screen was handed back to you%s.%s Take a screenshot and go on from what it shows.", heldFor(o.Held), changesIn(o.Note))
 	case control.AskExpired:
 		return says("Nobody came before the deadline. %s Go on without a person, or ask again.", b.describe(o.Lease))
 	case control.AskTaken:
@@ -141,9 +141,29 @@ func heldFor(d time.Duration) string {
 	return fmt.Sprintf(" after %s in a person's hands", d.Round(time.Second))
 }
 
-// programsIn tells of the windows that a person opened or closed, by their programs.
-func programsIn(note *control.HandOff) string {
-	if note == nil || len(note.Before)+len(note.After) == 0 {
+// changesIn tells of the windows that a person opened or closed, by their programs, and of
+// the site that the browser shows.
+func changesIn(note *control.HandOff) string {
+	if note == nil {
+		return ""
+	}
+	return siteIn(note) + windowsIn(note)
+}
+
+// siteIn tells of the site that a person left the browser on.
+func siteIn(note *control.HandOff) string {
+	before, after := note.OriginBefore.String(), note.OriginAfter.String()
+	switch {
+	case before == "" && after == "":
+		return ""
+	case before == after:
+		return fmt.Sprintf(" The browser shows a page of %q, as before.", after)
+	}
+	return fmt.Sprintf(" The browser showed a page of %q before; now of %q.", before, after)
+}
+
+func windowsIn(note *control.HandOff) string {
+	if len(note.Before)+len(note.After) == 0 {
 		return ""
 	}
 	list := func(names []string) string {

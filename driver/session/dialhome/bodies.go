@@ -96,6 +96,12 @@ type BrowserOpened struct {
 	HandedOver bool `json:"handed_over,omitempty"` // a browser that somebody started by hand shows it
 }
 
+// BrowserPage is what people see of the browser; all of it comes from web pages.
+type BrowserPage struct {
+	Origin string `json:"origin,omitempty"` // of the page in front, without path and query; empty: there is none
+	Filled bool   `json:"filled,omitempty"` // a password field that can be seen holds something
+}
+
 // State is what a session's desktop does.
 type State string
 

@@ -27,6 +27,7 @@ const (
 	OpStop   Op = "stop"   // end the desktop and then the session
 
 	OpBrowserOpen Op = "browser_open" // show an address, in the browser that runs or in a new one
+	OpBrowserPage Op = "browser_page" // say what page is in front, and whether a password stands there
 
 	OpWindows   Op = "windows"    // list the windows
 	OpPointer   Op = "pointer"    // say where the pointer is

@@ -49,6 +49,9 @@ function told(message) {
     case "focus":
       focusMoved(message);
       break;
+    case "unsure":
+      notice(message.message, "Hand back all the same", () => connection.say({ op: message.op }));
+      break;
     case "error":
       notice(`${operations[message.op] ?? "This"} did not work: ${message.message}.`);
       break;

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package session
+
+import (
+	"context"
+	"net/url"
+	"time"
+
+	"github.com/botscreen/botscreen/driver/session/dialhome"
+)
+
+// pageLimit bounds the question what the browser shows.
+const pageLimit = 3 * time.Second
+
+// handleBrowserPage says what people see of a browser that runs; it starts none.
+func (s *session) handleBrowserPage(l *link, packet dialhome.Packet) {
+	b, err := s.browsing()
+	if err != nil {
+		l.reply(packet.ID, nil, asError(err))
+		return
+	}
+	ctx, cancel := context.WithTimeout(s.stopping, pageLimit)
+	defer cancel()
+	front, err := b.Front(ctx)
+	if err != nil {
+		l.reply(packet.ID, nil, asError(err))
+		return
+	}
+	l.reply(packet.ID, dialhome.BrowserPage{Origin: originOf(front.URL), Filled: front.Filled}, nil)
+}
+
+// originOf leaves off what may be secret in an address (X25): an http one keeps scheme and
+// host, any other its scheme.
+func originOf(address string) string {
+	u, err := url.Parse(address)
+	switch {
+	case err != nil || u.Scheme == "":
+		return ""
+	case u.Scheme == "http" || u.Scheme == "https":
+		return bounded((&url.URL{Scheme: u.Scheme, Host: u.Host}).String())
+	}
+	return bounded(u.Scheme + ":")
+}

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package supervise
+
+import (
+	"context"
+	"time"
+
+	"github.com/botscreen/botscreen/driver/session/dialhome"
+	"github.com/botscreen/botscreen/shared/control"
+	"github.com/botscreen/botscreen/shared/lease"
+)
+
+// handBackTimeout bounds how long a hand-back waits for the browser to say what it shows.
+const handBackTimeout = time.Second
+
+// pageInFront is what people see of the browser; nothing where none runs, or it does not
+// say in time.
+func (s *supervisor) pageInFront(ctx context.Context) (page dialhome.BrowserPage) {
+	s.mu.Lock()
+	b := s.browserShown()
+	s.mu.Unlock()
+	if b == nil || !b.Running {
+		return page
+	}
+	if s.askDesk(ctx, question{op: dialhome.OpBrowserPage, body: struct{}{}}, &page) != nil {
+		return dialhome.BrowserPage{}
+	}
+	return page
+}
+
+// mayHandBack asks a person once before the agent gets a screen on which a password field
+// is filled: it could read what stands there (X18). Whoever hands back again means it.
+func (s *supervisor) mayHandBack(viewer lease.ViewerID) error {
+	held := s.holds()
+	if !held.HeldBy(viewer) || s.warnedOf(held.Epoch) {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), handBackTimeout)
+	defer cancel()
+	if !s.pageInFront(ctx).Filled {
+		return nil
+	}
+	s.mu.Lock()
+	s.warned = held.Epoch
+	s.mu.Unlock()
+	return &control.Error{Kind: control.PasswordFilled, Holder: held.Holder, Since: held.Since, Epoch: held.Epoch,
+		Message: "You still have the screen: a password field on its page is filled, and the agent could read what stands there.",
+		Next:    "Empty the field or go on to another page; or hand back again, and it is handed back as it is."}
+}
+
+func (s *supervisor) warnedOf(hold lease.Epoch) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.warned == hold
+}
