@@ -206,7 +206,7 @@ func (m *imageModel) derive() {
 	}
 	m.Image = types.StringValue(ref.Pinned(m.Digest.ValueString()))
 	if text, err := nomadjob.Canonical(m.spec()); err == nil {
-		m.Ref = types.StringValue(nomadjob.Ref(m.Name.ValueString(), text))
+		m.Ref = types.StringValue(nomadjob.Ref(nomadjob.ImageKind, m.Name.ValueString(), text))
 	}
 }
 

@@ -125,7 +125,7 @@ func (r *recordResource[M, P]) ModifyPlan(ctx context.Context, req resource.Modi
 			resp.Diagnostics.AddError("Invalid configuration", err.Error())
 			return
 		}
-		m.record().Ref = types.StringValue(nomadjob.Ref(name, text))
+		m.record().Ref = types.StringValue(nomadjob.Ref(r.kind, name, text))
 		if r.cluster != nil {
 			r.cluster.planned.put(r.kind, m.record().Ref.ValueString(), text)
 		}

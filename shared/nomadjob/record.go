@@ -8,6 +8,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"reflect"
 	"regexp"
 	"strings"
 	"time"
@@ -55,27 +56,75 @@ type Record struct {
 }
 
 // Ref names this version of the record: NAME@HEX. What it leaves out changes no screen.
-func (r Record) Ref() string { return Ref(r.Name, Normal(r.Kind, r.Spec)) }
+func (r Record) Ref() string { return Ref(r.Kind, r.Name, r.Spec) }
 
 // notEssential are fields of a record that no screen depends on.
 var notEssential = []string{"id", "name", "namespace", "region", "description", "labels", "force_destroy", "ref", "timeouts",
 	"reference_written", "source", "on_default_change", "decided_digest", "decision", "offered_reference", "offered_digest",
 	"update_available", "check_error", "recorded"}
 
-// Ref names a version of a record by 12 hex digits of a hash over what screens depend on.
-// The spec is a JSON object; one that is not has the hash of its bytes.
-func Ref(name string, spec json.RawMessage) string {
-	var fields map[string]json.RawMessage
-	if json.Unmarshal(spec, &fields) == nil {
+// Ref names a version of a record by 12 hex digits of a hash over what screens depend on,
+// as far as it is not as by default: an option that a later version adds changes no ref of
+// a record that does not use it. The spec is a JSON object; one that is not has the hash of
+// its bytes.
+func Ref(kind Kind, name string, spec json.RawMessage) string {
+	spec = Normal(kind, spec)
+	if fields, err := object(spec); err == nil {
 		for _, f := range notEssential {
 			delete(fields, f)
 		}
-		if text, err := Canonical(fields); err == nil {
+		if text, err := Canonical(without(fields, defaultsOf(kind))); err == nil {
 			spec = text
 		}
 	}
 	sum := sha256.Sum256(spec)
 	return name + "@" + hex.EncodeToString(sum[:6])
+}
+
+// defaultsOf is the spec of a record that says nothing, as JSON has it.
+func defaultsOf(kind Kind) map[string]any {
+	var said any
+	switch kind {
+	case ProfileKind:
+		said = DefaultProfile()
+	case PlacementKind:
+		said = DefaultPlacement()
+	}
+	text, err := json.Marshal(said)
+	if err != nil {
+		return nil
+	}
+	out, err := object(text)
+	if err != nil {
+		return nil
+	}
+	return out
+}
+
+// object is a JSON object with its numbers as they are written.
+func object(text json.RawMessage) (map[string]any, error) {
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.UseNumber()
+	var out map[string]any
+	err := d.Decode(&out)
+	return out, err
+}
+
+// without takes out of an object what is as in the other, in its members too.
+func without(fields, other map[string]any) map[string]any {
+	for key, value := range fields {
+		inner, nested := value.(map[string]any)
+		like, known := other[key].(map[string]any)
+		switch {
+		case nested && known:
+			if without(inner, like); len(inner) == 0 {
+				delete(fields, key)
+			}
+		case reflect.DeepEqual(value, other[key]):
+			delete(fields, key)
+		}
+	}
+	return fields
 }
 
 var refForm = regexp.MustCompile(`^([a-z0-9][a-z0-9-]{0,62})(?:@([0-9a-f]{12}))?$`)

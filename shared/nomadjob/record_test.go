@@ -3,6 +3,8 @@
 package nomadjob
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"reflect"
 	"slices"
@@ -35,6 +37,30 @@ func TestRefOfEqualRecords(t *testing.T) {
 		if other.Ref() == base.Ref() {
 			t.Errorf("%s has the same ref", different)
 		}
+	}
+}
+
+// A program that knows more options gives the records of an older one the refs they had: an
+// upgrade restarts nothing. These are what the first version gave.
+func TestRefOutlivesNewOptions(t *testing.T) {
+	for _, tc := range []struct {
+		kind       Kind
+		spec, want string
+	}{
+		{ProfileKind, `{}`, "desk@44136fa355b3"},
+		{ProfileKind, `{"geometry":"800x600","memory":300,"docker":{"network_mode":"bridge"}}`, "desk@65f322ea01e4"},
+		{PlacementKind, `{"isolation":"host","allow_unsandboxed_host":true}`, "desk@99d67ee90da4"},
+	} {
+		rec := Record{Kind: tc.kind, Name: "desk", Spec: json.RawMessage(tc.spec)}
+		if rec.Ref() != tc.want {
+			t.Errorf("%s: %s, want %s", tc.spec, rec.Ref(), tc.want)
+		}
+	}
+	// Only what was said is in it: the hash of the very members.
+	sum := sha256.Sum256([]byte(`{"docker":{"network_mode":"bridge"},"geometry":"800x600","memory":300}`))
+	rec := Record{Kind: ProfileKind, Name: "desk", Spec: json.RawMessage(`{"memory":300,"geometry":"800x600","docker":{"network_mode":"bridge","shm_size_mb":1024}}`)}
+	if want := "desk@" + hex.EncodeToString(sum[:6]); rec.Ref() != want {
+		t.Errorf("%s, want %s", rec.Ref(), want)
 	}
 }
 
