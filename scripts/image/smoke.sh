@@ -41,4 +41,4 @@ fi
 [ $fail -eq 0 ] || exit 1
 
 BOTSCREEN_TEST_DOCKER=${DOCKER_HOST:-unix:///var/run/docker.sock} BOTSCREEN_TEST_IMAGE=$image \
-	go test -count=1 -v -run 'TestConformance$|TestScreenOfADriver|TestElsewhereScreen|TestX23BrowserSandbox' ./driver/isolation/docker
+	go test -count=1 -v -run 'TestConformance$|TestScreenOfADriver|TestElsewhereScreen' ./driver/isolation/docker

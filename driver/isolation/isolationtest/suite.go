@@ -49,6 +49,7 @@ func Run(t *testing.T, s Suite) {
 	}{
 		{"a desktop's life", testLife},
 		{"stop with children that ignore TERM", testStubborn},
+		{"W1 X23 one browser, confined", testBrowser},
 		{"gone sandbox", testGone},
 		{"a launch that died half-way", testIntent},
 	} {
