@@ -36,7 +36,7 @@ var allowed = map[string][]string{
 	"driver/plugin":       {"driver/task", "driver/fingerprint", "driver/isolation/...", "driver/cgroup", "driver/display", "driver/memory", "driver/requirements", "shared/nomadplugin/...", "shared/screen", "shared/control"},
 	"driver/task":         {"driver/isolation", "driver/memory", "driver/display", "driver/slot", "driver/cgroup", "driver/process", "driver/session/dialhome", "shared/control", "shared/screen"},
 	"driver/fingerprint":  {"driver/isolation/...", "driver/display", "driver/memory", "driver/cgroup", "driver/requirements", "shared/screen"},
-	"driver/requirements": {"driver/display", "driver/memory", "driver/cgroup", "driver/slot", "shared/screen"},
+	"driver/requirements": {"driver/browser", "driver/display", "driver/memory", "driver/cgroup", "driver/slot", "shared/screen"},
 	"driver/supervise":    {"driver/memory", "driver/cgroup", "shared/lease", "shared/audit", "shared/relay/...", "shared/control/...", "shared/rfb", "driver/session/dialhome", "driver/process", "shared/screen"},
 	"driver/session":      {"driver/desktop", "driver/browser", "driver/display", "driver/process", "shared/cdp", "shared/screen"},
 	"driver/isolation":    {"driver/cgroup", "driver/process", "driver/session/dialhome", "shared/screen"},

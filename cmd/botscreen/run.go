@@ -70,6 +70,9 @@ func (c *cli) runJob(ctx context.Context, path string, f runFlags) error {
 	if resp.Warnings != "" {
 		c.say("%s", clean(resp.Warnings))
 	}
+	for _, warning := range shortKills(job) {
+		c.say("%s", clean(warning))
+	}
 	if f.detach {
 		return c.printRun(job, resp.EvalID, nil)
 	}

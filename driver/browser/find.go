@@ -33,8 +33,10 @@ const (
 // ErrNone says that there is no headed browser.
 var ErrNone = errors.New("there is no headed browser in this screen: install chromium or Google Chrome where the desktop runs, or name one in browser.executable")
 
-// systemNames are looked for in PATH, in this order.
-var systemNames = []string{"chromium", "chromium-browser", "google-chrome-stable", "google-chrome"}
+// SystemNames are looked for in PATH, in this order.
+var SystemNames = []string{
+	"chromium", "chromium-browser", "google-chrome-stable", "google-chrome", "microsoft-edge-stable", "brave-browser",
+}
 
 // candidates are the executables that may be the screen's browser, the best first: the
 // job's own and no other, else the system's, else what Playwright brought along.
@@ -44,7 +46,7 @@ func candidates(o Options) []string {
 	}
 	path := variable(o.Env, "PATH")
 	var found []string
-	for _, name := range systemNames {
+	for _, name := range SystemNames {
 		for _, dir := range filepath.SplitList(path) {
 			if file := filepath.Join(dir, name); filepath.IsAbs(file) && isProgram(file) {
 				found = append(found, file)

@@ -16,7 +16,7 @@ import (
 
 // errHandedOver says that a browser which somebody started by hand has the profile: ours
 // passed its address on and ended (BRW-03).
-var errHandedOver = errors.New("another browser was started by hand with this profile")
+var errHandedOver = errors.New("somebody started a browser by hand with this screen's profile, and nothing can drive that one: close it and ask again")
 
 // start needs the turn, and no browser that runs.
 func (b *Browser) start(ctx context.Context, address string) (*instance, error) {

@@ -84,8 +84,9 @@ func checkXvnc(ctx context.Context, host requirements.Host) requirements.Check {
 
 func checkBrowser(ctx context.Context, host requirements.Host) requirements.Check {
 	browser, err := host.Browser(ctx)
-	c := requirements.Check{Name: "browser", OK: browser != requirements.NoBrowser, Found: browser}
+	c := requirements.Check{Name: "browser", OK: browser.Name != requirements.NoBrowser, Found: browser.Name}
 	if c.OK {
+		c.Found += " (" + plain(browser.Path) + ")"
 		return c
 	}
 	c.Why = "Host screens have no browser on this node."

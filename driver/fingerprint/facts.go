@@ -16,7 +16,7 @@ type facts struct {
 	reports map[string]Report
 	missing requirements.Missing
 	xvnc    string
-	browser string
+	browser requirements.Browser
 
 	displays     Value
 	displayError string
@@ -67,7 +67,8 @@ func (f *facts) snapshot(p *Fingerprinter) Snapshot {
 		prefix + "version":             text(p.Version),
 		prefix + "isolations":          text(strings.Join(ready, ",")),
 		prefix + "xvnc.version":        text(f.xvnc),
-		prefix + "browser":             text(f.browser),
+		prefix + "browser":             text(f.browser.Name),
+		prefix + "browser.executable":  text(plain(f.browser.Path)),
 		prefix + "missing":             text(strings.Join(f.missing.Required(), ",")),
 		prefix + "displays.free":       f.displays,
 		prefix + "memory.available_mb": f.memory,
@@ -132,6 +133,9 @@ func (f *facts) describe(ready []string) string {
 		said = append(said, "displays: "+plain(f.displayError))
 	} else if f.displays == number(0) {
 		said = append(said, "displays: none free, widen `displays` in the plugin's config")
+	}
+	if f.browser.Name == requirements.NoBrowser && slices.Contains(ready, Host) {
+		said = append(said, "browser: host screens have no headed browser, install chromium or google-chrome")
 	}
 	if f.memoryReason != "" {
 		said = append(said, "memory: "+f.memoryReason)

@@ -115,7 +115,7 @@ func TestFirstSnapshotComesAtOnce(t *testing.T) {
 			"isolation.docker": text("ready"), "isolation.apptainer": text("apptainer is not installed"),
 			"isolation.host": text("this plugin does not have it"),
 			"docker.version": text("27.1.1"), "apptainer.version": text(""), "xvnc.version": text(""),
-			"browser": text("none"), "missing": text("Xvnc,dbus-daemon,xfwm4,xfdesktop,xfce4-panel,xfsettingsd"),
+			"browser": text("none"), "browser.executable": text(""), "missing": text("Xvnc,dbus-daemon,xfwm4,xfdesktop,xfce4-panel,xfsettingsd"),
 			"displays.free": number(3), "memory.available_mb": number(4000),
 		}
 		for name, value := range want {

@@ -14,6 +14,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/botscreen/botscreen/driver/browser"
 )
 
 // UntrustedError says that root may not run a program because somebody else could have changed it (X22).
@@ -190,11 +192,6 @@ func (h Host) Xvnc(ctx context.Context) (XServer, error) {
 	return ParseXvnc(output)
 }
 
-// browsers are looked for in this order.
-var browsers = []string{
-	"google-chrome-stable", "google-chrome", "chromium", "chromium-browser", "microsoft-edge-stable", "brave-browser",
-}
-
 var browserLine = regexp.MustCompile(`(?m)^(Google Chrome|Chromium|Microsoft Edge|Brave Browser)[A-Za-z ]{0,20} ([0-9]{1,6}(?:\.[0-9]{1,6}){1,3})\b`)
 
 // ParseBrowser finds name and version in what a browser's --version prints, as "chromium/128.0.6613.84". A
@@ -207,14 +204,20 @@ func ParseBrowser(output string) (string, error) {
 	return strings.ReplaceAll(strings.ToLower(m[1]), " ", "-") + "/" + m[2], nil
 }
 
-// NoBrowser is what Browser returns when there is none.
+// Browser is a browser of the system.
+type Browser struct {
+	Name string // and version, as in "chromium/128.0.6613.84"
+	Path string // as it was found
+}
+
+// NoBrowser is the name where there is none.
 const NoBrowser = "none"
 
-// Browser is name/version of the first browser of the system that answers, or [NoBrowser]. The error says why
-// those that are installed did not do.
-func (h Host) Browser(ctx context.Context) (string, error) {
+// Browser is the first browser of the system that answers, or one named [NoBrowser]. They are looked for in the
+// order in which a screen looks. The error says why those that are installed did not do.
+func (h Host) Browser(ctx context.Context) (Browser, error) {
 	var faults []error
-	for _, name := range browsers {
+	for _, name := range browser.SystemNames {
 		path := h.Find(name)
 		if path == "" {
 			continue
@@ -224,9 +227,9 @@ func (h Host) Browser(ctx context.Context) (string, error) {
 			output, err = ParseBrowser(output)
 		}
 		if err == nil {
-			return output, nil
+			return Browser{Name: output, Path: path}, nil
 		}
 		faults = append(faults, err)
 	}
-	return NoBrowser, errors.Join(faults...)
+	return Browser{Name: NoBrowser}, errors.Join(faults...)
 }

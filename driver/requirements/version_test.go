@@ -203,17 +203,17 @@ func TestBrowserOfTheSystem(t *testing.T) {
 		script(t, filepath.Join(dir, name), text)
 	}
 	got, err := Host{Path: dir}.Browser(context.Background())
-	if err != nil || got != "chromium/128.0.6613.84" {
+	if want := (Browser{"chromium/128.0.6613.84", filepath.Join(dir, "chromium")}); err != nil || got != want {
 		t.Errorf("got %q, %v", got, err)
 	}
 	got, err = Host{Path: t.TempDir()}.Browser(context.Background())
-	if err != nil || got != NoBrowser {
+	if err != nil || got.Name != NoBrowser {
 		t.Errorf("without any: %q, %v", got, err)
 	}
 	broken := rootDir(t)
 	script(t, filepath.Join(broken, "chromium"), "echo this needs the chromium snap")
 	got, err = Host{Path: broken}.Browser(context.Background())
-	if err == nil || got != NoBrowser {
+	if err == nil || got.Name != NoBrowser {
 		t.Errorf("a wrapper without its browser: %q, %v, want none and why", got, err)
 	}
 }
