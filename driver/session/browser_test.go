@@ -370,3 +370,97 @@ func TestL15BrowserOpenIsFenced(t *testing.T) {
 		t.Errorf("browsers %v", found)
 	}
 }
+
+// The browser works without a network beyond the screen, through a proxy that the job's
+// environment names, and puts what it downloads into the home.
+func TestBrowserProxyAndDownloads(t *testing.T) {
+	asked := make(chan string, 16)
+	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked <- r.Method + " " + r.URL.Host + r.URL.Path
+		if r.Method == http.MethodConnect || r.URL.Host != "intranet.test" {
+			http.Error(w, "no way there", http.StatusBadGateway) // all that the browser asks of its maker
+			return
+		}
+		w.Header().Set("Content-Type", "application/octet-stream")
+		w.Header().Set("Content-Disposition", `attachment; filename="report.bin"`)
+		_, _ = io.WriteString(w, "the report")
+	}))
+	defer proxy.Close()
+	s := newBrowsing(t, func(p *dialhome.Plan) {
+		p.Env = append(p.Env, "http_proxy="+proxy.URL, "https_proxy="+proxy.URL)
+	})
+	s.open("http://intranet.test/report")
+	for {
+		select {
+		case got := <-asked:
+			if got != "GET intranet.test/report" {
+				continue
+			}
+		case <-time.After(limit):
+			t.Fatal("the browser did not ask the proxy")
+		}
+		break
+	}
+	file := filepath.Join(s.plan.Home, "Downloads", "report.bin")
+	await(t, "the download", func() bool {
+		text, err := os.ReadFile(file)
+		return err == nil && string(text) == "the report"
+	})
+}
+
+// S13, X32: a screen without a browser says so, whoever asks, and nothing of one is there.
+func TestNoBrowser(t *testing.T) {
+	s := newSupervised(t)
+	_, err := s.client.OpenBrowser(t.Context(), control.BrowserRequest{URL: "about:blank"})
+	var refusal *control.Error
+	if !errors.As(err, &refusal) || !strings.Contains(refusal.Message, "enabled = false") {
+		t.Errorf("the answer is %v", err)
+	}
+	for _, name := range []string{OpenerName, openerSocket, "share"} {
+		if _, err := os.Lstat(filepath.Join(s.plan.XDir, name)); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("%s is there: %v", name, err)
+		}
+	}
+	if status := s.status(); status.Browser != nil {
+		t.Errorf("the status says %+v", status.Browser)
+	}
+}
+
+// X22: what the job names as its browser runs as the screen's uid, never as another one.
+func TestX22BrowserOfTheJob(t *testing.T) {
+	mine := ""
+	s := newBrowsing(t, func(p *dialhome.Plan) {
+		mine = filepath.Join(filepath.Dir(p.Home), "mine")
+		must(t, os.WriteFile(mine, []byte("#!/bin/sh\nid -u >>"+p.Home+"/ids\necho broken; exit 7\n"), 0o755))
+		p.Browser.Executable = mine
+	})
+	_, err := s.client.OpenBrowser(t.Context(), control.BrowserRequest{})
+	var refusal *control.Error
+	if !errors.As(err, &refusal) || !strings.Contains(refusal.Message, "does not tell its version") {
+		t.Errorf("the answer is %v", err)
+	}
+	ids, err := os.ReadFile(filepath.Join(s.plan.Home, "ids"))
+	must(t, err)
+	for _, id := range strings.Fields(string(ids)) {
+		if id != strconv.Itoa(s.uid) {
+			t.Errorf("it ran as uid %s, want %d", id, s.uid)
+		}
+	}
+}
+
+// A browser that dies at its start is reported with its last words, and at once.
+func TestBrowserDiesYoung(t *testing.T) {
+	s := newBrowsing(t, func(p *dialhome.Plan) {
+		mine := filepath.Join(filepath.Dir(p.Home), "mine")
+		must(t, os.WriteFile(mine, []byte("#!/bin/sh\n[ \"$1\" = --version ] && exec echo Chromium 1.2.3.4\necho out of luck >&2; exit 7\n"), 0o755))
+		p.Browser.Executable = mine
+	})
+	_, err := s.client.OpenBrowser(t.Context(), control.BrowserRequest{})
+	var refusal *control.Error
+	if !errors.As(err, &refusal) || !strings.Contains(refusal.Message, "exited 7") || !strings.Contains(refusal.Message, "out of luck") {
+		t.Errorf("the answer is %v", err)
+	}
+	if trouble := s.status().Browser.Trouble.String(); !strings.Contains(trouble, "out of luck") {
+		t.Errorf("the status says %q", trouble)
+	}
+}
