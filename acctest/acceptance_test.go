@@ -65,6 +65,7 @@ var everywhere = []acceptance{
 	{"the lease outlives supervisor and screen", leaseOutlives},
 	{"an unused desktop sleeps and wakes", sleepsAndWakes},
 	{"one browser, whoever asks first", oneBrowser},
+	{"a login moves to another bot", movedLogin},
 	{"a VNC program watches, takes and hands back", viewed},
 	{"an agent uses its screen by MCP", usedByMCP},
 	{"an agent drives the browser over CDP", drivenOverCDP},

@@ -12,8 +12,12 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
+
+	"github.com/botscreen/botscreen/shared/control"
+	"github.com/botscreen/botscreen/shared/relay/action"
 )
 
 // visits is a web site that tells which of its pages were asked for, with which cookies.
@@ -121,6 +125,71 @@ func oneBrowser(t *testing.T, a *agent) {
 		t.Errorf("pid %d, then pid %d", again.pid, now.pid)
 	}
 	a.noPorts(t)
+	a.quitBrowser(t, "surfer")
+	a.clickIcon(t, "surfer")
+	a.oneBrowser(t)
+}
+
+// quitBrowser ends the browser as the session manager of a desktop does.
+func (a *agent) quitBrowser(t *testing.T, profile string) {
+	t.Helper()
+	if err := syscall.Kill(a.oneBrowser(t).pid, syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	a.eventually("the end of the browser", func() bool {
+		b := a.status(t, profile).Supervisor.Browser
+		return len(browsersOf(a)) == 0 && b != nil && !b.Running
+	})
+}
+
+// clickIcon clicks the panel's icon: beside the menu, where the look that jobs get by
+// default has it.
+func (a *agent) clickIcon(t *testing.T, profile string) {
+	t.Helper()
+	bot := a.asAgent(t, profile)
+	lease, err := bot.Lease(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = bot.Input(t.Context(), control.InputRequest{Epoch: lease.Epoch, Actions: action.List{action.Click{Point: action.Point{X: 116, Y: 14}}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.eventually("the browser of the icon", func() bool {
+		b := a.status(t, profile).Supervisor.Browser
+		return b != nil && b.Running
+	})
+}
+
+// movedLogin takes a login from one bot to another, encrypted on its way.
+func movedLogin(t *testing.T, a *agent) {
+	needChromium(t)
+	site := newVisits(t)
+	for _, profile := range []string{"giver", "taker"} {
+		path := a.job(t, profile)
+		writeFile(t, path, replaceLine(readFile(t, path), "memory", "memory = 2000"))
+		a.must(t, "run", path)
+		defer a.must(t, "stop", profile)
+	}
+	dir := t.TempDir()
+	key, export := filepath.Join(dir, "key"), filepath.Join(dir, "export")
+	recipient := strings.TrimSpace(a.must(t, "profile", "key", key))
+	a.must(t, "browser", "open", "giver", site.URL+"/login")
+	site.await(t, "/login")
+	if r := a.botscreen(t, "profile", "export", "giver", "-o", export, "--recipient", recipient); r.code == 0 || !strings.Contains(r.stderr, "the browser runs") {
+		t.Errorf("the export of a running browser: %s", r)
+	}
+	if _, err := os.Stat(export); err == nil {
+		t.Error("it left a file")
+	}
+	a.quitBrowser(t, "giver")
+	a.must(t, "profile", "export", "giver", "-o", export, "--recipient", recipient)
+	if text := readFile(t, export); !strings.HasPrefix(text, "age-encryption.org/v1") || strings.Contains(text, "Default/Cookies") {
+		t.Error("the export is not encrypted")
+	}
+	a.must(t, "profile", "import", "taker", export, "--identity", key)
+	a.must(t, "browser", "open", "taker", site.URL+"/page")
+	site.await(t, "/page login=yes")
 }
 
 // oneBrowser is the only browser there is.

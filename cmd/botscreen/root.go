@@ -136,7 +136,7 @@ SCREEN is a profile, else a job, else job/group/task, else at least 8 hex digits
 	f.StringVar(&c.namespace, "namespace", "", "namespace (NOMAD_NAMESPACE); * is all")
 	f.StringVar(&c.region, "region", "", "region (NOMAD_REGION)")
 	root.AddCommand(c.agentCommand(), c.runCommand(), c.statusCommand(), c.stopCommand(), c.screenshotCommand(), c.viewCommand(), c.ticketCommand(),
-		c.leaseCommand(), c.takeCommand(), c.releaseCommand(), c.mcpCommand(), c.cdpCommand(), c.handoffCommand(), c.logsCommand(), c.execCommand(), c.sleepCommand(), c.wakeCommand(), c.browserCommand(), c.imageCommand(), c.metricsCommand(), c.auditCommand(), c.doctorCommand())
+		c.leaseCommand(), c.takeCommand(), c.releaseCommand(), c.mcpCommand(), c.cdpCommand(), c.handoffCommand(), c.logsCommand(), c.execCommand(), c.sleepCommand(), c.wakeCommand(), c.browserCommand(), c.profileCommand(), c.imageCommand(), c.metricsCommand(), c.auditCommand(), c.doctorCommand())
 	for _, cmd := range root.Commands() {
 		cmd.Args = usageArgs(cmd.Args)
 		for _, sub := range cmd.Commands() {

@@ -50,6 +50,8 @@ func run(args []string) int {
 			return misuse("session needs --dial PATH")
 		}
 		return session.Main(args[2])
+	case session.ArchiveCommand:
+		return session.ArchiveMain(args[1:])
 	case browser.ProbeCommand:
 		return 0 // that it runs at all is the answer
 	case "pipe":

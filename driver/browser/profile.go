@@ -26,6 +26,9 @@ type profile struct {
 // lockFile is our own record in a profile folder that a browser of ours uses it.
 const lockFile = "botscreen.lock"
 
+// errInUse says who has a profile.
+var errInUse = errors.New("it is in use, by a browser of another session or by an export or import")
+
 // openProfile makes the folder if it is absent and holds it, which no two sessions do at
 // once, whatever pids and host names they see. The folder must be one that the browser
 // lets itself be driven in.
@@ -43,7 +46,7 @@ func openProfile(dir string, env []string) (*profile, error) {
 	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
 		_ = lock.Close()
 		if errors.Is(err, unix.EWOULDBLOCK) {
-			return nil, fmt.Errorf("the browser's profile %s is in use by a browser of another session", dir)
+			return nil, fmt.Errorf("hold the browser's profile %s: %w", dir, errInUse)
 		}
 		return nil, fmt.Errorf("hold the browser's profile: %w", err)
 	}

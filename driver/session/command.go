@@ -76,7 +76,11 @@ func (s *session) commandFor(request dialhome.Exec) (*exec.Cmd, error) {
 	if d == nil {
 		return nil, errNoDesktop
 	}
-	cmd := &exec.Cmd{Args: request.Argv, Env: append(s.commandEnv(d, request.GUI), request.Env...), Dir: request.Dir}
+	argv, err := s.archiveArgv(request.Argv)
+	if err != nil {
+		return nil, err
+	}
+	cmd := &exec.Cmd{Args: argv, Env: append(s.commandEnv(d, request.GUI), request.Env...), Dir: request.Dir}
 	if cmd.Dir == "" {
 		cmd.Dir = plan.Home
 	}
@@ -84,7 +88,7 @@ func (s *session) commandFor(request dialhome.Exec) (*exec.Cmd, error) {
 	if _, err := os.Stat(cmd.Dir); err != nil {
 		return nil, fmt.Errorf("run command: working directory %q: %w", bounded(cmd.Dir), errors.Unwrap(err))
 	}
-	path, err := lookPath(request.Argv[0], cmd.Env)
+	path, err := lookPath(argv[0], cmd.Env)
 	cmd.Path = path
 	return cmd, err
 }

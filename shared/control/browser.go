@@ -52,3 +52,11 @@ type BrowserAnswer struct {
 func (c *Client) OpenBrowser(ctx context.Context, req BrowserRequest) (BrowserAnswer, error) {
 	return ask[BrowserAnswer](ctx, c, CallOpenBrowser, req)
 }
+
+// Commands of an exec call that the screen's session answers itself, whatever its image
+// has: the browser's profile as a tar on standard output, and one from standard input in
+// the place of the screen's. Both are refused while the browser runs.
+const (
+	CommandExportProfile = "botscreen:export-profile"
+	CommandImportProfile = "botscreen:import-profile"
+)
