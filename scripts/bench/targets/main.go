@@ -19,7 +19,7 @@ import (
 func main() {
 	runs := flag.Int("n", 9, "runs of each start")
 	out := flag.String("o", "docs/benchmarks/latest.json", "where the results are written")
-	only := flag.String("part", "", "measure only this: starts, plugin, transport, gate, screen, sandboxes, wire, sleeper, crowd or terraform; nothing is written then")
+	only := flag.String("part", "", "measure only this: starts, plugin, transport, gate, screen, sandboxes, wire, sleeper, browser, crowd or terraform; nothing is written then")
 	flag.Parse()
 	if err := run(*runs, *out, *only); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
@@ -39,7 +39,7 @@ func run(runs int, out, only string) error {
 		name    string
 		measure func(runs int) ([]row, error)
 	}{{"starts", b.starts}, {"plugin", b.plugin}, {"transport", b.transport}, {"gate", b.gate}, {"screen", b.screen}, {"sandboxes", b.sandboxes}, {"wire", b.wire},
-		{"sleeper", b.sleeper}, {"crowd", b.crowd}, {"terraform", b.terraform}} {
+		{"sleeper", b.sleeper}, {"browser", b.browser}, {"crowd", b.crowd}, {"terraform", b.terraform}} {
 		if only != "" && only != part.name {
 			continue
 		}
