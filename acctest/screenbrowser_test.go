@@ -12,7 +12,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -130,16 +129,13 @@ func oneBrowser(t *testing.T, a *agent) {
 	a.oneBrowser(t)
 }
 
-// quitBrowser ends the browser as the session manager of a desktop does.
+// quitBrowser ends the browser well.
 func (a *agent) quitBrowser(t *testing.T, profile string) {
 	t.Helper()
-	if err := syscall.Kill(a.oneBrowser(t).pid, syscall.SIGTERM); err != nil {
-		t.Fatal(err)
+	a.must(t, "browser", "close", profile)
+	if left := browsersOf(a); len(left) > 0 {
+		t.Errorf("closed, there are %v", left)
 	}
-	a.eventually("the end of the browser", func() bool {
-		b := a.status(t, profile).Supervisor.Browser
-		return len(browsersOf(a)) == 0 && b != nil && !b.Running
-	})
 }
 
 // clickIcon clicks the panel's icon: beside the menu, where the look that jobs get by

@@ -37,6 +37,16 @@ control.`,
 			return c.browserOpen(cmd.Context(), args[0], address)
 		},
 	})
+	cmd.AddCommand(&cobra.Command{
+		Use:   "close SCREEN",
+		Short: "Ask a screen's browser to go, so that its logins are written down",
+		Args:  cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return c.toScreen(cmd.Context(), args[0], browserLimit, "has no browser open any more", func(ctx context.Context, conn *control.Client) error {
+				return conn.CloseBrowser(ctx)
+			})
+		},
+	})
 	return cmd
 }
 

@@ -75,7 +75,7 @@ func Export(dir string, env []string, w io.Writer) error {
 
 // holdIdle is a profile that no browser uses, and that none starts on until its release.
 func holdIdle(dir string, env []string) (*profile, error) {
-	const running = "the browser runs: close its windows first"
+	const running = "the browser runs: close it first, with `botscreen browser close`"
 	p, err := openProfile(dir, env)
 	if errors.Is(err, errInUse) {
 		return nil, errors.New(running)

@@ -217,7 +217,7 @@ func (b *Browser) Quit(ctx context.Context) error {
 		return nil
 	case err := <-asked:
 		if err != nil && !hasEnded(i.process) {
-			_ = i.process.Signal(unix.SIGTERM) // it saves what it has, too
+			_ = i.process.Signal(unix.SIGTERM) // it may lose the newest cookies, and no more
 		}
 	case <-ctx.Done():
 	}

@@ -82,6 +82,22 @@ func (s *session) handleBrowserOpen(l *link, packet dialhome.Packet) {
 	l.reply(packet.ID, opened, nil)
 }
 
+// handleBrowserClose ends the browser as it is ended before a sleep. One that does not run
+// is closed.
+func (s *session) handleBrowserClose(l *link, packet dialhome.Packet) {
+	b, err := s.browsing()
+	if err == nil {
+		ctx, cancel := context.WithTimeout(s.stopping, 2*browserGrace)
+		defer cancel()
+		err = b.Quit(ctx)
+	}
+	if err != nil {
+		l.reply(packet.ID, nil, asError(err))
+		return
+	}
+	l.reply(packet.ID, nil, nil)
+}
+
 // openAddress checks the address once more: it comes from programs of the desktop, too.
 func (s *session) openAddress(address string) (dialhome.BrowserOpened, error) {
 	b, err := s.browsing()

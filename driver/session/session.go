@@ -198,6 +198,8 @@ func (s *session) handle(l *link, packet dialhome.Packet, passed []*dialhome.Des
 		go s.handleBrowserPage(l, packet)
 	case dialhome.OpBrowserOpen:
 		go s.handleBrowserOpen(l, packet)
+	case dialhome.OpBrowserClose:
+		go s.handleBrowserClose(l, packet)
 	case dialhome.OpSignal:
 		s.handleSignal(l, packet)
 	case dialhome.OpSleep:

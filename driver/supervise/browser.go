@@ -68,6 +68,31 @@ func (s *supervisor) openBrowser(ctx context.Context, address string) (dialhome.
 	return opened, err
 }
 
+// CloseBrowser asks the browser to go and waits for that: it writes down what it has. It is
+// fenced as opening it is, and no use of the screen.
+func (s *supervisor) CloseBrowser(ctx context.Context, _ controlserver.Caller) error {
+	const what = "close the browser"
+	seen, err := s.beginFenced()
+	if err != nil {
+		return err
+	}
+	end, err := s.lookOn(ctx, what)
+	if err != nil {
+		return err
+	}
+	defer end()
+	ctx, cancel := context.WithTimeout(ctx, browserTimeout)
+	defer cancel()
+	_, err = s.link.call(ctx, question{op: dialhome.OpBrowserClose, body: struct{}{}})
+	if refusal := s.admit(seen); refusal != nil {
+		return refusal
+	}
+	if err != nil {
+		return refusalUnless(what, err)
+	}
+	return nil
+}
+
 // dialCDP asks the session for a connection to the browser's CDP endpoint, which serves
 // HTTP/1.1, and checks what it passed: the session itself has to be at the other end (X11,
 // X17). The browser is started if it does not run. The caller has begun a use of the

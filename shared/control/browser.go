@@ -53,6 +53,10 @@ func (c *Client) OpenBrowser(ctx context.Context, req BrowserRequest) (BrowserAn
 	return ask[BrowserAnswer](ctx, c, CallOpenBrowser, req)
 }
 
+// CloseBrowser asks the browser to go, and returns when it has: what it knows is written
+// down then. One that does not run is closed.
+func (c *Client) CloseBrowser(ctx context.Context) error { return c.plain(ctx, CallCloseBrowser) }
+
 // Commands of an exec call that the screen's session answers itself, whatever its image
 // has: the browser's profile as a tar on standard output, and one from standard input in
 // the place of the screen's. Both are refused while the browser runs.

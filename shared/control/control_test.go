@@ -25,9 +25,9 @@ import (
 func TestRoutesByRole(t *testing.T) {
 	want := map[screen.Role][]Call{
 		screen.RoleOperator: {CallStatus, CallEvents, CallLease, CallTake, CallRelease, CallMintTicket, CallRevokeTicket,
-			CallScreenshot, CallAsk, CallAwaitAsk, CallOpenBrowser, CallStop, CallSignal, CallSleep, CallWake, CallWait, CallAudit, CallStats, CallExec, CallTunnel},
+			CallScreenshot, CallAsk, CallAwaitAsk, CallOpenBrowser, CallCloseBrowser, CallStop, CallSignal, CallSleep, CallWake, CallWait, CallAudit, CallStats, CallExec, CallTunnel},
 		screen.RoleAgent: {CallStatus, CallEvents, CallLease, CallScreenshot, CallInput, CallAsk, CallAwaitAsk, CallWindows, CallCursor,
-			CallReadClipboard, CallSetClipboard, CallOpenBrowser, CallCDP},
+			CallReadClipboard, CallSetClipboard, CallOpenBrowser, CallCloseBrowser, CallCDP},
 		screen.RoleControl: {CallStatus, CallEvents, CallLease, CallTake, CallRelease, CallRFB},
 		screen.RoleViewer:  {CallStatus, CallEvents, CallLease, CallTake, CallRelease, CallRFB},
 		"":                 nil,

@@ -47,6 +47,7 @@ const (
 	CallExec          Call = "exec"
 	CallRFB           Call = "rfb"
 	CallOpenBrowser   Call = "open browser"
+	CallCloseBrowser  Call = "close browser"
 	CallCDP           Call = "cdp"
 	CallTunnel        Call = "tunnel"
 )
@@ -91,6 +92,7 @@ var Routes = []Route{
 	{CallReadClipboard, http.MethodGet, "/v1/clipboard", agents, false},
 	{CallSetClipboard, http.MethodPut, "/v1/clipboard", agents, false},
 	{CallOpenBrowser, http.MethodPost, "/v1/browser/open", actors, false},
+	{CallCloseBrowser, http.MethodPost, "/v1/browser/close", actors, false},
 	{CallStop, http.MethodPost, "/v1/stop", operators, false},
 	{CallSignal, http.MethodPost, "/v1/signal", operators, false},
 	{CallSleep, http.MethodPost, "/v1/sleep", operators, false},

@@ -26,8 +26,9 @@ const (
 	OpSleep  Op = "sleep"  // end the desktop but not the session; the next start needs no plan
 	OpStop   Op = "stop"   // end the desktop and then the session
 
-	OpBrowserOpen Op = "browser_open" // show an address, in the browser that runs or in a new one
-	OpBrowserPage Op = "browser_page" // say what page is in front, and whether a password stands there
+	OpBrowserOpen  Op = "browser_open"  // show an address, in the browser that runs or in a new one
+	OpBrowserClose Op = "browser_close" // ask the browser to go, and answer when it has gone
+	OpBrowserPage  Op = "browser_page"  // say what page is in front, and whether a password stands there
 
 	OpWindows   Op = "windows"    // list the windows
 	OpPointer   Op = "pointer"    // say where the pointer is

@@ -80,8 +80,9 @@ type Desk interface {
 	SetClipboard(ctx context.Context, caller Caller, req control.ClipboardRequest) error
 }
 
-// Opener serves POST browser/open.
+// Opener serves POST browser/open and POST browser/close.
 type Opener interface {
+	CloseBrowser(ctx context.Context, caller Caller) error
 	OpenBrowser(ctx context.Context, caller Caller, req control.BrowserRequest) (control.BrowserAnswer, error)
 }
 

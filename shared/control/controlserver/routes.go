@@ -93,7 +93,7 @@ func (s *Server) handlers() map[control.Call]handler {
 		s.addDesk(calls, b)
 	}
 	if b, ok := s.backend.(Opener); ok {
-		calls[control.CallOpenBrowser] = s.openBrowser(b)
+		calls[control.CallOpenBrowser], calls[control.CallCloseBrowser] = s.openBrowser(b), bare(b.CloseBrowser)
 	}
 	if b, ok := s.backend.(Stopper); ok {
 		calls[control.CallStop] = stop(b)
