@@ -125,6 +125,10 @@ func (b *Boundary) ask(ctx context.Context, path string) (string, error) {
 		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
 	}
 	out, err := cmd.Output()
+	var exit *exec.ExitError
+	if errors.As(err, &exit) && len(exit.Stderr) > 0 {
+		return "", fmt.Errorf("%w: %s", err, plain(string(exit.Stderr)))
+	}
 	if err != nil {
 		return "", err
 	}
