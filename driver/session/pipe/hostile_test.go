@@ -125,3 +125,19 @@ func TestDemultiplexer(t *testing.T) {
 		}
 	}
 }
+
+// S8a: a log that is full holds the pipe up for no moment.
+func TestS8aFullLog(t *testing.T) {
+	r, w := newPipe(t)
+	log := newUnheard(int(w.Fd()))
+	line := bytes.Repeat([]byte("x"), 4096)
+	for range 64 { // more than a pipe holds
+		if n, err := log.Write(line); n != len(line) || err != nil {
+			t.Fatalf("%d, %v", n, err)
+		}
+	}
+	buffer := make([]byte, len(line))
+	if _, err := io.ReadFull(r, buffer); err != nil || !bytes.Equal(buffer, line) {
+		t.Errorf("what fitted is not there: %v", err)
+	}
+}

@@ -36,21 +36,35 @@ type node struct {
 // a command (Engine API, "Attach to a container", stream format). dialPath is the
 // supervisor's socket.
 func NodeMain(dialPath string) int {
-	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
-		fmt.Fprintf(os.Stderr, "pipe: become non-dumpable: %v\n", err)
-		return 1
+	log := newUnheard(int(os.Stderr.Fd()))
+	err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0)
+	var self process.Identity
+	if err == nil {
+		self, err = process.Observe(os.Getpid())
 	}
-	self, err := process.Observe(os.Getpid())
+	if err == nil {
+		n := newNode(os.Stdin, dialPath, self, log)
+		err = n.serve(&demultiplexer{r: os.Stdin, aside: log})
+	}
 	if err != nil {
-		fmt.Fprintf(os.Stderr, "pipe: %v\n", err)
-		return 1
-	}
-	n := newNode(os.Stdin, dialPath, self, os.Stderr)
-	if err := n.serve(&demultiplexer{r: os.Stdin, aside: os.Stderr}); err != nil {
-		fmt.Fprintf(os.Stderr, "pipe: %v\n", err)
+		fmt.Fprintf(log, "pipe: %v\n", err)
 		return 1
 	}
 	return 0
+}
+
+// unheard writes to a log that nobody may read: what does not fit is dropped, and nobody
+// of the screen waits for it (S8a).
+type unheard int
+
+func newUnheard(fd int) unheard {
+	_ = unix.SetNonblock(fd, true)
+	return unheard(fd)
+}
+
+func (u unheard) Write(b []byte) (int, error) {
+	_, _ = unix.Write(int(u), b)
+	return len(b), nil
 }
 
 func newNode(w io.Writer, dialPath string, self process.Identity, log io.Writer) *node {
