@@ -19,9 +19,9 @@ import (
 const casesPage = "docs/cases.md"
 
 var (
-	caseName = regexp.MustCompile(`\b(RFB|LSE|SEC|CLI|DSP|MEM|NMD|DOC|APT|BRW)-([0-9]{2})\b`)
-	caseInID = regexp.MustCompile(`^Test(RFB|LSE|SEC|CLI|DSP|MEM|NMD|DOC|APT|BRW)([0-9]{2})`)
-	caseRow  = regexp.MustCompile(`(?m)^\| ((?:RFB|LSE|SEC|CLI|DSP|MEM|NMD|DOC|APT|BRW)-[0-9]{2}) \|.*\|([^|]*)\|$`)
+	caseName = regexp.MustCompile(`\b(RFB|LSE|SEC|CLI|DSP|MEM|NMD|DOC|APT|BRW|TFM)-([0-9]{2})\b`)
+	caseInID = regexp.MustCompile(`^Test(RFB|LSE|SEC|CLI|DSP|MEM|NMD|DOC|APT|BRW|TFM)([0-9]{2})`)
+	caseRow  = regexp.MustCompile(`(?m)^\| ((?:RFB|LSE|SEC|CLI|DSP|MEM|NMD|DOC|APT|BRW|TFM)-[0-9]{2}) \|.*\|([^|]*)\|$`)
 )
 
 // The page of cases names for each some of the tests that say so of themselves, and every

@@ -29,7 +29,8 @@ func add(r ...row) bool {
 }
 
 // TestTerraform runs every row on every CLI against the embedded agent, and against a real
-// Nomad with ACLs where one is on PATH.
+// Nomad with ACLs where one is on PATH. Rows about cases have their names: TFM-01, TFM-03,
+// TFM-05, TFM-06, TFM-08, TFM-10 and TFM-11.
 func TestTerraform(t *testing.T) {
 	clis := findCLIs()
 	if len(clis) == 0 {
