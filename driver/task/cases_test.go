@@ -105,3 +105,38 @@ func TestNMD18Users(t *testing.T) {
 		t.Error("a refused start made a home")
 	}
 }
+
+// Issue 7: a driver that finds a damaged record goes on by what Nomad kept. What becomes of
+// one where nobody kept anything is TestClearUnreadable.
+func TestUnreadableRecord(t *testing.T) {
+	n := newNode(t)
+	k := n.start(n.request("scrambled"))
+	v := k.View()
+	x := xserver(t, v)
+	state, err := k.State()
+	if err != nil {
+		t.Fatal(err)
+	}
+	records, err := filepath.Glob(filepath.Join(n.settings.StateDir, "runs", "*.json"))
+	if err != nil || len(records) != 1 {
+		t.Fatalf("records %v, %v", records, err)
+	}
+	if err := os.WriteFile(records[0], []byte("{\"v\":1,\"sess"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	n.restart()
+	if err := n.Recover(t.Context(), v.ID, state); err != nil {
+		t.Fatal(err)
+	}
+	again, err := n.Get(v.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := xserver(t, again.View()); got != x {
+		t.Errorf("X server %v became %v", x, got)
+	}
+	if err := again.Destroy(t.Context(), true); err != nil {
+		t.Fatal(err)
+	}
+	n.nothingLeft(v)
+}

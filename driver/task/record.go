@@ -91,18 +91,21 @@ func (d recordDir) load(name string, v any) error {
 	return decodeRecord(text, v)
 }
 
+// errUnreadable says that a record is none, not even another version's.
+var errUnreadable = errors.New("it is damaged")
+
 func decodeRecord(text []byte, v any) error {
 	var head struct {
 		V int `json:"v"`
 	}
 	if err := json.Unmarshal(text, &head); err != nil {
-		return fmt.Errorf("load record: %w", err)
+		return fmt.Errorf("load record: %w: %w", errUnreadable, err)
 	}
 	if head.V != recordVersion {
 		return fmt.Errorf("load record: version %d, this driver reads %d", head.V, recordVersion)
 	}
 	if err := json.Unmarshal(text, v); err != nil {
-		return fmt.Errorf("load record: %w", err)
+		return fmt.Errorf("load record: %w: %w", errUnreadable, err)
 	}
 	return nil
 }

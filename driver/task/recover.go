@@ -41,15 +41,16 @@ func (m *Manager) Recover(ctx context.Context, id ID, state []byte) error {
 	}
 	var current runRecord
 	err := m.runs.load(r.id().Hash(), &current)
+	lost := errors.Is(err, fs.ErrNotExist) || errors.Is(err, errUnreadable)
 	switch {
-	case errors.Is(err, fs.ErrNotExist) && r.Sandbox.Session.Alive():
+	case lost && r.Sandbox.Session.Alive():
 		// The record was lost, and Nomad's own copy of it names a session that lives.
 		m.log.Warn("the run's record was lost; going on with what Nomad kept", "profile", r.Profile)
 		if err := m.runs.save(r.id().Hash(), r); err != nil {
 			return fmt.Errorf("recover task: %w", err)
 		}
 		return m.adopt(ctx, r)
-	case errors.Is(err, fs.ErrNotExist):
+	case lost: // what is left of a damaged one the next start clears
 		m.finished(r, m.resultOf(r))
 		return nil
 	case err != nil:
@@ -158,6 +159,11 @@ func (s *start) clearLeftovers(ctx context.Context) error {
 		var old runRecord
 		if err := s.m.runs.load(name, &old); errors.Is(err, fs.ErrNotExist) || err != nil && name != hash {
 			continue // gone meanwhile, or another screen's trouble
+		} else if errors.Is(err, errUnreadable) {
+			if err := s.m.clearUnreadable(ctx, s.places, hash); err != nil {
+				return fmt.Errorf("clear leftovers: %w", err)
+			}
+			continue
 		} else if err != nil {
 			return fmt.Errorf("clear leftovers: %w", err)
 		}
