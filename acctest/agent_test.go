@@ -36,6 +36,7 @@ type agent struct {
 	log     string
 	// isolation is what its jobs ask for; empty is host.
 	isolation string
+	after     []func() // run once the agent has ended
 }
 
 // startLimit is what an agent may take until its node is ready. A real server elects
@@ -57,7 +58,13 @@ plugin "nomad-driver-botscreen" {
 
 // newEmbedded starts the agent of our own command.
 func newEmbedded(t *testing.T, options ...string) *agent {
+	return newEmbeddedIn(t, func(*agent) {}, options...)
+}
+
+// newEmbeddedIn starts it in a directory that something was done to before.
+func newEmbeddedIn(t *testing.T, before func(*agent), options ...string) *agent {
 	a := prepare(t, "embedded", "22000-22099", options...)
+	before(a)
 	port := freePort(t)
 	a.addr = fmt.Sprintf("http://127.0.0.1:%d", port)
 	a.command = []string{binary(t, "botscreen"), "agent", "-dev", "-config", filepath.Join(a.dir, "agent.hcl"),
@@ -156,6 +163,9 @@ func prepare(t *testing.T, variant, displays string, options ...string) *agent {
 	t.Cleanup(func() {
 		a.stopAllJobs()
 		a.end(syscall.SIGTERM)
+		for _, f := range a.after {
+			f()
+		}
 		if t.Failed() {
 			a.showLog()
 		}

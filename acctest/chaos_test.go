@@ -28,7 +28,7 @@ func TestChaos(t *testing.T) {
 	seed := number(t, "CHAOS_SEED", rand.Uint64()>>1)
 	count := int(number(t, "CHAOS", fewFaults))
 	t.Logf("replay with CHAOS=%d CHAOS_SEED=%d", count, seed)
-	c := &chaos{t: t, a: newEmbedded(t), rng: rand.New(rand.NewPCG(seed, 0)), survived: map[string]int{}}
+	c := &chaos{t: t, a: newEmbeddedIn(t, smallState), rng: rand.New(rand.NewPCG(seed, 0)), survived: map[string]int{}}
 	for _, name := range []string{"red", "green", "blue"} {
 		v := &victim{name: name, hash: screen.ID{Namespace: "default", Profile: screen.Profile(name)}.Hash(), job: c.job(name)}
 		c.victims = append(c.victims, v)
@@ -36,6 +36,7 @@ func TestChaos(t *testing.T) {
 		c.settle(v, []string{"agent"})
 	}
 	files := c.pluginFiles()
+	faults := append(slices.Clone(faults), stateFaults...)
 	for i := range count {
 		v := c.victims[c.rng.IntN(len(c.victims))]
 		f := faults[c.rng.IntN(len(faults))]
@@ -222,7 +223,7 @@ func (c *chaos) settle(v *victim, holders []string) {
 			return false // a start whose driver died is begun again, although its screen may be up
 		}
 		switch s.Supervisor.State {
-		case "asleep":
+		case "asleep", "frozen":
 			return c.a.botscreen(c.t, "wake", v.name).code == 0 && screens(c.a)[v.hash].xserver.pid != 0
 		case "ready":
 			found := screens(c.a)[v.hash]
@@ -425,6 +426,7 @@ job %[1]q {
         geometry           = "640x480"
         min_free_memory_mb = 64
         start_timeout      = "60s"
+        idle_action        = %[2]q
       }
       resources {
         cpu    = 100
@@ -433,7 +435,7 @@ job %[1]q {
     }
   }
 }
-`, name))
+`, name, map[bool]string{true: "freeze", false: "sleep"}[name == freezes]))
 	return path
 }
 
@@ -458,10 +460,15 @@ func (c *chaos) leavesNothing(before int) {
 		c.fatal("left in /tmp: %v", left)
 	}
 	mounts, err := os.ReadFile("/proc/self/mountinfo")
-	if err != nil || strings.Contains(string(mounts), c.a.dir) {
-		c.fatal("a mount is left: %v", err)
+	if n := strings.Count(string(mounts), c.a.dir); err != nil || n != 1 { // that of smallState
+		c.fatal("%d mounts are left: %v", n-1, err)
 	}
-	c.checks += 4
+	for _, v := range c.victims {
+		if left, err := filepath.Glob("/sys/fs/cgroup/*/botscreen/" + v.hash + "-*"); err != nil || len(left) > 0 {
+			c.fatal("cgroups are left: %v, %v", left, err)
+		}
+	}
+	c.checks += 5
 }
 
 // staleLocks are X locks of which the server is dead. A live one may be another test's.
