@@ -47,7 +47,11 @@ var stateFaults = []fault{
 	}},
 	{name: "session killed while it is frozen", ends: true, possible: canFreeze, do: func(c *chaos, v *victim) []string {
 		c.a.must(c.t, "sleep", v.name)
-		c.kill(screens(c.a)[v.hash].session)
+		doomed := screens(c.a)[v.hash].session
+		c.kill(doomed)
+		// On cgroup v1 it dies when it is thawed.
+		_ = c.a.botscreen(c.t, "wake", v.name)
+		c.a.eventually("the end of the killed session ("+c.now+")", func() bool { return screens(c.a)[v.hash].session.pid != doomed.pid })
 		return nil
 	}},
 	{name: "supervisor killed while the desktop thaws", possible: canFreeze, do: func(c *chaos, v *victim) []string {
