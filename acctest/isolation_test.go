@@ -44,6 +44,7 @@ func TestAccIsolation(t *testing.T) {
 					{name + "a person watches, takes and hands back", func(t *testing.T, a *agent) { watchAndTake(t, a, a.job(t, "boxed"), "boxed") }},
 					{name + "an agent acts by MCP", usedByMCP},
 					{name + "a person takes over in a browser", takenOverInABrowser},
+					{name + "an agent drives the browser over CDP", drivenOverCDP},
 					{name + "binds of the node are refused", bindsRefused(s.kind)},
 					{name + "an image that is not there", missingImage(s.kind)},
 				}
