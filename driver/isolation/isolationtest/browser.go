@@ -83,10 +83,11 @@ func (r *rig) expectSoundStop(t *testing.T) {
 
 // readHome reads what a screen wrote.
 func (r *rig) readHome(t *testing.T, path string) ([]byte, error) {
+	path = filepath.Join(r.order.Home, path)
 	if r.suite.ReadHome != nil {
 		return r.suite.ReadHome(t, r.order, path)
 	}
-	return os.ReadFile(filepath.Join(r.order.Home, path))
+	return os.ReadFile(path)
 }
 
 // browsers are the browsers below the session, without their helpers.
