@@ -93,10 +93,10 @@ func (s *supervisor) fenceBrowser(b *browsing, seen lease.Epoch) error {
 // nothing the agent sent before is done afterwards.
 func (s *supervisor) cutBrowsing() (wait func()) {
 	s.mu.Lock()
-	all := slices.Collect(maps.Keys(s.browsing))
+	all, limit := slices.Collect(maps.Keys(s.browsing)), s.cutLimit
 	s.mu.Unlock()
 	for _, b := range all {
-		b.finish(cutTimeout)
+		b.finish(limit)
 	}
 	return func() {
 		for _, b := range all {

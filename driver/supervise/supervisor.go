@@ -84,8 +84,10 @@ type supervisor struct {
 	waking   *waking               // nil unless the desktop is being started again
 	browser  *control.Browser      // as the session says; nil: it has said nothing yet
 	resting  string                // why the screen was stopped, where nobody asked
-	// browsing are the agent's connections to the browser, which a takeover cuts.
+	// browsing are the agent's connections to the browser, which a takeover cuts. It waits
+	// for cutLimit until the browser has ended what the agent attached.
 	browsing map[*browsing]struct{}
+	cutLimit time.Duration
 	// warned is the hold whose person was asked whether to hand back with a password.
 	warned lease.Epoch
 	// auditTrouble is why the last line was not written down.
@@ -106,7 +108,7 @@ func newSupervisor(config Config, dir *os.Root, log hclog.Logger) (*supervisor, 
 		fence:   control.Fence{Mode: control.Advisory, Reason: "the self-test has not run yet"},
 		refused: func() uint64 { return 0 },
 		turn:    make(chan struct{}, 1), use: use{last: time.Now()},
-		commands: map[*command]struct{}{}, browsing: map[*browsing]struct{}{}, asks: newAsks(), trail: newTrail(dir),
+		commands: map[*command]struct{}{}, browsing: map[*browsing]struct{}{}, cutLimit: cutTimeout, asks: newAsks(), trail: newTrail(dir),
 	}
 	s.link = newLink(config.Session, log, s.onEvent)
 	if err := s.openLease(exists); err != nil {

@@ -114,7 +114,7 @@ func refOf(t *testing.T, snapshot, words string) string {
 // loaded waits until the page in front is at an address.
 func (m *model) loaded(address string) (snapshot string) {
 	m.t.Helper()
-	for range 200 {
+	for range 1000 {
 		a := m.call("page_snapshot", nil)
 		if strings.Contains(a.text, " at "+address) && !strings.Contains(a.text, "still loads") && !a.failed {
 			return a.text
