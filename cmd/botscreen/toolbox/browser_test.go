@@ -46,6 +46,16 @@ func (b *browsers) OpenBrowser(ctx context.Context, _ controlserver.Caller, req 
 	return control.BrowserAnswer{Epoch: req.Epoch}, err
 }
 
+func (b *browsers) CloseBrowser(ctx context.Context, _ controlserver.Caller) error {
+	return b.mux.Call(ctx, "", "Browser.close", nil, nil)
+}
+
+// A call that a backend cannot do does not exist.
+var (
+	_ controlserver.Opener    = (*browsers)(nil)
+	_ controlserver.Browsable = (*browsers)(nil)
+)
+
 func (b *browsers) Browse(context.Context, controlserver.Caller) (controlserver.Carrier, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -131,7 +141,9 @@ func TestBrowserTools(t *testing.T) {
 	m.refused("browser_open", map[string]any{"url": site.URL}, "Call screenshot")
 	m.refused("page_click", map[string]any{"ref": "e1"}, "page_snapshot")
 	m.does("screenshot", nil)
-	m.does("browser_open", map[string]any{"url": site.URL + "/?first"}, "done")
+	if a := m.does("browser_open", map[string]any{"url": site.URL + "/?first"}, "done"); a.failed {
+		t.FailNow()
+	}
 	if got := b.opened[len(b.opened)-1]; got.Epoch != 4 {
 		t.Errorf("opened under %+v", got)
 	}
