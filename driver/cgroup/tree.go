@@ -9,7 +9,6 @@ import (
 	"os"
 	"path"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -96,15 +95,15 @@ type Limits struct {
 	CPUShares uint64
 }
 
-var goodName = regexp.MustCompile(`^[a-z0-9][a-zA-Z0-9._-]{0,127}$`)
+var goodName = form(`^[a-z0-9][a-zA-Z0-9._-]{0,127}$`)
 
 // Create makes the group name with its limits. Where some of the hierarchies or limits cannot be had the group is
 // made with what there is, and [Group.Weaker] says what is missing; where nothing can be had the error is an
 // [UnavailableError]. An empty group of that name, left by a crash, is replaced; one with processes in it is an
 // error that is fs.ErrExist.
 func (t *Tree) Create(name string, limits Limits) (*Group, error) {
-	if !goodName.MatchString(name) {
-		return nil, fmt.Errorf("create cgroup %q: not a group name, want %s", name, goodName)
+	if !goodName().MatchString(name) {
+		return nil, fmt.Errorf("create cgroup %q: not a group name, want %s", name, goodName())
 	}
 	if err := t.clearLeftover(name); err != nil {
 		return nil, fmt.Errorf("create cgroup %s: %w", name, err)
@@ -205,8 +204,8 @@ func passDown(m Mount, dir string) []string {
 
 // Open finds the group name again, in the hierarchies that have it; none is an error that is fs.ErrNotExist.
 func (t *Tree) Open(name string) (*Group, error) {
-	if !goodName.MatchString(name) {
-		return nil, fmt.Errorf("open cgroup %q: not a group name, want %s", name, goodName)
+	if !goodName().MatchString(name) {
+		return nil, fmt.Errorf("open cgroup %q: not a group name, want %s", name, goodName())
 	}
 	g := &Group{name: name}
 	for _, m := range t.mounts {

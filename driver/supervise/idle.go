@@ -5,6 +5,7 @@ package supervise
 import (
 	"context"
 	"fmt"
+	"runtime/debug"
 	"sync"
 	"time"
 
@@ -193,5 +194,6 @@ func (s *supervisor) sleep(after time.Duration, reason string) error {
 		return err
 	}
 	s.note(control.EventAsleep, reason)
+	go debug.FreeOSMemory() // what its pictures and viewers needed
 	return nil
 }

@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"runtime/debug"
 	"sync"
 	"time"
 
@@ -172,6 +173,7 @@ func (s *supervisor) start(ctx context.Context) {
 	}
 	if err == nil {
 		s.count(func(c *control.Counts) { c.StartNs = time.Since(began) })
+		go debug.FreeOSMemory() // a start's garbage is most of what a supervisor at rest would keep
 	}
 	if err != nil && ctx.Err() == nil {
 		s.failStart(err)

@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/url"
-	"regexp"
 	"strings"
 )
 
@@ -151,17 +150,17 @@ func described(r *http.Request, t Target) map[string]string {
 
 // validHost and validPrefix are what addresses are made of: nothing else gets into answers.
 var (
-	validHost   = regexp.MustCompile(`^[A-Za-z0-9._:\[\]-]{1,255}$`)
-	validPrefix = regexp.MustCompile(`^(/[A-Za-z0-9_-]{1,128}){1,4}$`)
+	validHost   = form(`^[A-Za-z0-9._:\[\]-]{1,255}$`)
+	validPrefix = form(`^(/[A-Za-z0-9_-]{1,128}){1,4}$`)
 )
 
 // base is the address of the endpoint as the client of this request reaches it (BRW-06).
 func base(r *http.Request) string {
 	host, prefix := r.Host, r.Header.Get(PrefixHeader)
-	if !validHost.MatchString(host) {
+	if !validHost().MatchString(host) {
 		host = "localhost"
 	}
-	if !validPrefix.MatchString(prefix) {
+	if !validPrefix().MatchString(prefix) {
 		prefix = ""
 	}
 	return "ws://" + host + strings.TrimSuffix(prefix, "/")

@@ -4,7 +4,6 @@ package screen
 
 import (
 	"fmt"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -154,10 +153,10 @@ func (s Spec) Deadline(chosen Isolation) time.Duration {
 
 // keyboardLayout goes to xkbcomp; the form is the one of rule X42.
 var (
-	keyboardLayout = regexp.MustCompile(`^[a-z]{2,8}(\([a-z0-9_-]+\))?(,[a-z]{2,8}(\([a-z0-9_-]+\))?){0,3}$`)
+	keyboardLayout = form(`^[a-z]{2,8}(\([a-z0-9_-]+\))?(,[a-z]{2,8}(\([a-z0-9_-]+\))?){0,3}$`)
 	// imageReference is what an engine may be asked for: one word that is no option.
-	imageReference = regexp.MustCompile(`^[a-zA-Z0-9/][a-zA-Z0-9._:/@-]{0,511}$`)
-	envName        = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,127}$`)
+	imageReference = form(`^[a-zA-Z0-9/][a-zA-Z0-9._:/@-]{0,511}$`)
+	envName        = form(`^[A-Za-z_][A-Za-z0-9_]{0,127}$`)
 )
 
 const (
@@ -186,7 +185,7 @@ func (c Config) Validate() (Spec, error) {
 	c.validateProfile(&faults)
 	spec.Isolation = oneOf(&faults, "isolation", c.Isolation, Isolations...)
 	spec.IsolationOrder = c.validateOrder(&faults)
-	if c.Image != "" && !imageReference.MatchString(c.Image) {
+	if c.Image != "" && !imageReference().MatchString(c.Image) {
 		faults.Add("image", c.Image, "is not an image reference such as \"registry.example/desk:1.4\" or \"desk@sha256:…\"")
 	}
 	spec.Look = oneOf(&faults, "look", c.Look, Lean, Full)
@@ -253,14 +252,14 @@ func (c Config) validateDisplay(faults *Faults, spec *Spec) {
 	if c.MinFreeMemoryMB < 0 {
 		faults.Add("min_free_memory_mb", strconv.Itoa(c.MinFreeMemoryMB), "must be 0 (no floor) or more")
 	}
-	if !keyboardLayout.MatchString(c.KeyboardLayout) {
+	if !keyboardLayout().MatchString(c.KeyboardLayout) {
 		faults.Add("keyboard_layout", c.KeyboardLayout, `must be up to four XKB layouts such as "us" or "de(nodeadkeys),fr"`)
 	}
 }
 
 func (c Config) validateEnvironment(faults *Faults) {
 	for _, name := range c.PassEnv {
-		if !envName.MatchString(name) {
+		if !envName().MatchString(name) {
 			faults.Add("pass_env", name, "is not the name of an environment variable")
 		}
 	}

@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"math"
 	"path"
-	"regexp"
 	"strconv"
 	"strings"
 )
@@ -34,8 +33,8 @@ type ViewerListener struct {
 }
 
 var (
-	portLabel = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9_-]{0,127}$`)
-	groupName = regexp.MustCompile(`^([a-z_][a-z0-9_-]{0,31}|[0-9]{1,10})$`)
+	portLabel = form(`^[a-zA-Z0-9][a-zA-Z0-9_-]{0,127}$`)
+	groupName = form(`^([a-z_][a-z0-9_-]{0,31}|[0-9]{1,10})$`)
 )
 
 const maxSocketUIDs = 32
@@ -48,7 +47,7 @@ func (c Config) validateAgentSocket(faults *Faults) AgentSocket {
 		faults.Add(field+"mode", c.AgentSocketMode, `must be "0600" or "0660": other users of the node never get the agent's door`)
 	}
 	s.Mode = fs.FileMode(mode)
-	if c.AgentSocketGroup != "" && !groupName.MatchString(c.AgentSocketGroup) {
+	if c.AgentSocketGroup != "" && !groupName().MatchString(c.AgentSocketGroup) {
 		faults.Add(field+"group", c.AgentSocketGroup, "must be the name or the number of a group of the node")
 	}
 	if len(c.AgentSocketUIDs) > maxSocketUIDs {
@@ -73,7 +72,7 @@ func (c Config) validateViewer(faults *Faults) *ViewerListener {
 	if c.ViewerPort == "" && c.ViewerTLSCert == "" && c.ViewerTLSKey == "" {
 		return nil
 	}
-	if !portLabel.MatchString(c.ViewerPort) {
+	if !portLabel().MatchString(c.ViewerPort) {
 		faults.Add(field+"port", c.ViewerPort, "must be the label of a port in the group's network block")
 	}
 	if (c.ViewerTLSCert == "") != (c.ViewerTLSKey == "") {

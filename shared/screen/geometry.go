@@ -4,7 +4,6 @@ package screen
 
 import (
 	"fmt"
-	"regexp"
 	"strconv"
 )
 
@@ -44,7 +43,7 @@ func (g *Geometry) UnmarshalText(text []byte) error {
 	return nil
 }
 
-var geometryForm = regexp.MustCompile(`^([0-9]{1,5})x([0-9]{1,5})$`)
+var geometryForm = form(`^([0-9]{1,5})x([0-9]{1,5})$`)
 
 var geometryWant = fmt.Sprintf("must be WIDTHxHEIGHT in pixels, from %dx%d to %dx%d",
 	MinWidthPx, MinHeightPx, MaxWidthPx, MaxHeightPx)
@@ -52,7 +51,7 @@ var geometryWant = fmt.Sprintf("must be WIDTHxHEIGHT in pixels, from %dx%d to %d
 // ParseGeometry reads "1440x900". The error is a FieldError for "geometry".
 func ParseGeometry(text string) (Geometry, error) {
 	fault := FieldError{Field: "geometry", Value: text, Want: geometryWant}
-	parts := geometryForm.FindStringSubmatch(text)
+	parts := geometryForm().FindStringSubmatch(text)
 	if parts == nil {
 		return Geometry{}, fault
 	}

@@ -5,21 +5,20 @@ package screen
 import (
 	"crypto/sha256"
 	"encoding/hex"
-	"regexp"
 )
 
 // Profile is the named bot that owns one screen at a time.
 type Profile string
 
 // pathPart is what may stand in a path as it is (rule X42).
-var pathPart = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,62}$`)
+var pathPart = form(`^[a-z0-9][a-z0-9-]{0,62}$`)
 
 // profileWant says what a profile name must look like.
 const profileWant = "must be 1 to 63 lower-case letters, digits and hyphens, starting with a letter or digit"
 
 // Valid reports whether the name may be used at all: it becomes a directory
 // name, a label and a word on command lines.
-func (p Profile) Valid() bool { return pathPart.MatchString(string(p)) }
+func (p Profile) Valid() bool { return pathPart().MatchString(string(p)) }
 
 // ID names one screen in a cluster: a profile is unique per Nomad namespace.
 type ID struct {
@@ -44,7 +43,7 @@ func (id ID) NamespaceDir() string { return dirName(id.Namespace) }
 func (id ID) ProfileDir() string { return dirName(string(id.Profile)) }
 
 func dirName(name string) string {
-	if pathPart.MatchString(name) {
+	if pathPart().MatchString(name) {
 		return name
 	}
 	sum := sha256.Sum256([]byte(name))

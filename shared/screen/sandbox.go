@@ -6,7 +6,6 @@ import (
 	"cmp"
 	"maps"
 	"path"
-	"regexp"
 	"slices"
 	"strings"
 )
@@ -58,7 +57,7 @@ const (
 	maxLabels, maxLabelBytes   = 32, 256
 )
 
-var labelName = regexp.MustCompile(`^[a-zA-Z0-9]([a-zA-Z0-9._/-]{0,126}[a-zA-Z0-9])?$`)
+var labelName = form(`^[a-zA-Z0-9]([a-zA-Z0-9._/-]{0,126}[a-zA-Z0-9])?$`)
 
 // reservedLabels would take the container for somebody else's: ours, or Nomad's (DOC-07).
 var reservedLabels = []string{"botscreen.", "com.hashicorp.nomad."}
@@ -80,7 +79,7 @@ func (c Config) validateDocker(faults *Faults) DockerOptions {
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.DockerLabels)) {
 		reserved := slices.ContainsFunc(reservedLabels, func(prefix string) bool { return strings.HasPrefix(strings.ToLower(name), prefix) })
-		if reserved || !labelName.MatchString(name) || len(c.DockerLabels[name]) > maxLabelBytes || strings.ContainsRune(c.DockerLabels[name], 0) {
+		if reserved || !labelName().MatchString(name) || len(c.DockerLabels[name]) > maxLabelBytes || strings.ContainsRune(c.DockerLabels[name], 0) {
 			faults.Add("docker.labels", name, "must be a name such as \"team.example/owner\" with a value of at most 256 bytes, and not begin with botscreen. or com.hashicorp.nomad.")
 		}
 	}
