@@ -213,10 +213,11 @@ func asConflict(err error, into *api.ErrCASConflict) bool {
 
 // allocCalls are the calls on a running allocation besides exec and logs (rule N3).
 func allocCalls(t *testing.T, a *agent) {
-	a.must(t, "run", a.job(t, "called", `command = "sh"`, `args = ["-c", "trap 'echo hung up' HUP; while :; do sleep 0.2; done"]`))
+	a.must(t, "run", a.job(t, "called", `command = "sh"`, `args = ["-c", "trap 'echo hung up' HUP; echo listening; while :; do sleep 0.2; done"]`))
 	defer a.must(t, "stop", "called")
 	client := a.client()
 	alloc := a.alloc(t, a.onlyAlloc(t, "called"))
+	a.eventually("that the command listens", func() bool { return strings.Contains(a.botscreen(t, "logs", "called").stdout, "listening") })
 	if err := client.Allocations().Signal(alloc, nil, "called", "SIGHUP"); err != nil {
 		t.Errorf("signal: %v", err)
 	}

@@ -47,6 +47,7 @@ func (s *supervisor) followFocus(ctx context.Context, held lease.Lease, changed 
 	now := time.Now()
 	watch := focusWatch{looked: now, free: now}
 	for {
+		s.lookForFocus(ctx, held.Epoch, &watch)
 		select {
 		case <-ctx.Done():
 			return
@@ -56,7 +57,6 @@ func (s *supervisor) followFocus(ctx context.Context, held lease.Lease, changed 
 			return
 		case <-look.C:
 		}
-		s.lookForFocus(ctx, held.Epoch, &watch)
 	}
 }
 
