@@ -71,6 +71,12 @@ func (s *site) await(t *testing.T, path string) visit {
 // newBrowsing is a screen with a browser.
 func newBrowsing(t *testing.T, change func(*dialhome.Plan)) *supervised {
 	t.Helper()
+	return newBrowsingUnder(t, screen.TakeoverPolicy{}, change)
+}
+
+// newBrowsingUnder is newBrowsing with what a takeover does.
+func newBrowsingUnder(t *testing.T, policy screen.TakeoverPolicy, change func(*dialhome.Plan)) *supervised {
+	t.Helper()
 	if _, err := exec.LookPath("chromium"); err != nil {
 		if os.Getenv("CI") != "" {
 			t.Fatal("needs chromium")
@@ -79,6 +85,7 @@ func newBrowsing(t *testing.T, change func(*dialhome.Plan)) *supervised {
 	}
 	return newSupervisedWith(t, func(c *supervise.Config) {
 		c.Plan.Browser = &screen.BrowserOptions{Enabled: true, Sandbox: true}
+		c.Takeover = policy
 		change(c.Plan)
 	})
 }
@@ -462,5 +469,30 @@ func TestBrowserDiesYoung(t *testing.T) {
 	}
 	if trouble := s.status().Browser.Trouble.String(); !strings.Contains(trouble, "out of luck") {
 		t.Errorf("the status says %q", trouble)
+	}
+}
+
+// BRW-12, X3: a takeover that clears the desktop asks the browser to go before it ends the
+// rest, so the newest login is there for the next one.
+func TestBRW12LoginsOutliveAClearing(t *testing.T) {
+	site := newSite(t)
+	s := newBrowsingUnder(t, screen.TakeoverPolicy{Takeover: screen.TakeoverClean}, asItIs)
+	s.open(site.URL + "/login")
+	site.await(t, "/login")
+	const person = "v-0123456789abcdef"
+	_, err := s.client.Take(t.Context(), control.TakeRequest{Viewer: person})
+	must(t, err)
+	if found := s.browsers(); len(found) > 0 {
+		t.Errorf("under the person there are the browsers %v", found)
+	}
+	_, err = s.client.Release(t.Context(), control.ReleaseRequest{Viewer: person})
+	must(t, err)
+	s.open(site.URL + "/again")
+	if v := site.await(t, "/again"); v.cookies != "login=yes" {
+		t.Errorf("after the hand-back the page came with %q", v.cookies)
+	}
+	must(t, s.client.CloseBrowser(t.Context()))
+	if found := s.browsers(); len(found) > 0 {
+		t.Errorf("closed, there are the browsers %v", found)
 	}
 }
