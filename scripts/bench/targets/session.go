@@ -3,6 +3,8 @@
 package main
 
 import (
+	"crypto/rand"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -78,8 +80,10 @@ func boundaryOf(b *bench, s sandbox) (isolation.Boundary, string, error) {
 
 // orderFor makes the directories of a run and the socket that its session dials.
 func (b *bench) orderFor(kind, image string) (order isolation.Order, listener *net.UnixListener, err error) {
+	var instance [16]byte
+	_, _ = rand.Read(instance[:]) // never fails, see crypto/rand
 	order = isolation.Order{
-		ID: screen.ID{Namespace: "bench", Profile: screen.Profile("wire-" + kind)}, Instance: fmt.Sprintf("%032x", os.Getpid()),
+		ID: screen.ID{Namespace: "bench", Profile: screen.Profile("wire-" + kind)}, Instance: hex.EncodeToString(instance[:]),
 		Image: image, Account: isolation.Account{UID: wireUID, GID: wireUID, Name: "screen"},
 	}
 	dir, err := os.MkdirTemp(b.dir, "w")
