@@ -19,12 +19,16 @@ import (
 	"github.com/botscreen/botscreen/driver/isolation"
 	"github.com/botscreen/botscreen/driver/isolation/apptainer"
 	"github.com/botscreen/botscreen/driver/isolation/docker"
+	"github.com/botscreen/botscreen/driver/isolation/host"
 	"github.com/botscreen/botscreen/driver/session/dialhome"
 	"github.com/botscreen/botscreen/shared/screen"
 )
 
-// wireUID is the uid of sessions that the bench itself launches.
+// wireUID is the uid of sessions that the bench itself launches, and wireDisplays are
+// their numbers: of docker's only is that its own.
 const wireUID = 61001
+
+var wireDisplays = map[string]int{"host": 1097, "docker": 1098, "apptainer": 1098}
 
 // sessionIn launches a session in a sandbox with this process as its supervisor, which
 // starts a desktop; dial asks it for a connection to its Xvnc.
@@ -54,14 +58,21 @@ func (b *bench) sessionIn(s sandbox) (dial func() (net.Conn, error), stop func()
 		return nil, nil, errors.Join(err, end())
 	}
 	home := &wireSession{conn: dialhome.NewConn(conn)}
-	if err := home.start(order); err != nil {
+	if err := home.start(order, wireDisplays[s.kind]); err != nil {
 		return nil, nil, errors.Join(err, home.conn.Close(), end())
 	}
 	return home.dial, func() error { return errors.Join(home.conn.Close(), end()) }, nil
 }
 
 func boundaryOf(b *bench, s sandbox) (isolation.Boundary, string, error) {
-	if s.kind == "docker" {
+	groups, err := cgroup.Open(cgroup.Host{}, "")
+	if err != nil {
+		return nil, "", err
+	}
+	switch s.kind {
+	case "host":
+		return &host.Boundary{Cgroups: groups}, "", nil
+	case "docker":
 		boundary, err := docker.New(os.Getenv("BOTSCREEN_TEST_DOCKER"), b.dir)
 		return boundary, s.image, err
 	}
@@ -70,10 +81,6 @@ func boundaryOf(b *bench, s sandbox) (isolation.Boundary, string, error) {
 		return nil, "", errors.New("no apptainer")
 	}
 	found := config[0].(map[string]any)
-	groups, err := cgroup.Open(cgroup.Host{}, "")
-	if err != nil {
-		return nil, "", err
-	}
 	dir := found["image_dirs"].([]any)[0].(string)
 	return apptainer.New(apptainer.Options{Path: found["path"].(string), ImageDirs: []string{dir}, StateDir: b.dir, Cgroups: groups}), filepath.Join(dir, s.image), nil
 }
@@ -141,7 +148,7 @@ type wireSession struct {
 	last uint64
 }
 
-func (s *wireSession) start(order isolation.Order) error {
+func (s *wireSession) start(order isolation.Order, number int) error {
 	fd, err := unix.MemfdCreate("plan", unix.MFD_CLOEXEC)
 	if err != nil {
 		return err
@@ -149,7 +156,7 @@ func (s *wireSession) start(order isolation.Order) error {
 	plan := os.NewFile(uintptr(fd), "plan")
 	defer plan.Close()
 	text, err := json.Marshal(dialhome.Plan{
-		Display: 1098, WidthPx: wireWidth, HeightPx: wireHeight, Depth: 24, DPI: 96, KeyboardLayout: "us", Look: "lean",
+		Display: number, WidthPx: wireWidth, HeightPx: wireHeight, Depth: 24, DPI: 96, KeyboardLayout: "us", Look: "lean",
 		Home: order.Home, XDir: order.XDir, RuntimeDir: filepath.Join(order.XDir, "runtime"), Deadline: patience,
 		Env: []string{"PATH=/usr/local/bin:/usr/bin:/bin"},
 	})
