@@ -110,7 +110,7 @@ func TestX7OnlyOurBinds(t *testing.T) {
 	}
 	for line := range strings.Lines(string(text)) {
 		fields := strings.Fields(line)
-		target, fs := fields[4], fields[len(fields)-3]
+		target, fs := cgroup.Unescape(fields[4]), fields[len(fields)-3]
 		_, ours := wanted[target]
 		switch {
 		case ours:
