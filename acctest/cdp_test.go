@@ -21,6 +21,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/chromedp/cdproto/cdp"
+	cdppage "github.com/chromedp/cdproto/page"
+	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/cdproto/target"
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/remote"
@@ -314,4 +317,62 @@ func (v viewing) colour(t *testing.T, x, y int) [3]byte {
 		t.Fatal(err)
 	}
 	return [3]byte(img.Pix)
+}
+
+// leftInPages: what the agent put into a page is gone once the person has loaded the page
+// again, and reaches no fresh window (threats.md X18).
+func leftInPages(t *testing.T, a *agent) {
+	needChromium(t)
+	site := newSite(t)
+	path := a.job(t, "planted")
+	writeFile(t, path, replaceLine(readFile(t, path), "memory", "memory = 2000"))
+	a.must(t, "run", path)
+	defer a.botscreen(t, "stop", "--force", "planted")
+	port := newCDPPort(t, a, "planted")
+	agent, _ := port.drive(t, "")
+	if err := chromedp.Do(agent,
+		chromedp.Func(func(ctx context.Context, tab *chromedp.Target) error {
+			_, err := cdp.Call(ctx, tab, cdppage.AddScriptToEvaluateOnNewDocument, cdppage.AddScriptToEvaluateOnNewDocumentParams{Source: `window.left = "script"`})
+			if err == nil {
+				_, err = cdp.Call(ctx, tab, runtime.AddBinding, runtime.AddBindingParams{Name: "tell"})
+			}
+			return err
+		}),
+		chromedp.Navigate(site.url+"/login?as=agent"),
+	); err != nil {
+		t.Fatal(err)
+	}
+	const look = `[window.planted, window.left, typeof window.tell].join()`
+	if got := read[string](t, agent, `window.planted = "value"; `+look); got != "value,script,function" {
+		t.Fatalf("the agent planted %q", got)
+	}
+	tab, windows := port.pageAt(t, site.url), port.pages(t)
+
+	ann := newBrowser(t)
+	ann.watch(viewInBrowser(t, a, "ann", "planted"))
+	ann.take("a login")
+	ann.press("browser-open")
+	ann.accessible("with the browser's panel")
+	ann.press("reload")
+	ann.press("browser-open")
+	ann.press("fresh")
+	ann.handBack() // which comes after both
+	if n := port.pages(t); n != windows+1 {
+		t.Errorf("%d pages became %d, want one more", windows, n)
+	}
+	agent, leave := port.drive(t, tab)
+	defer leave()
+	if got := read[string](t, agent, look); got != ",,undefined" {
+		t.Errorf("after the page was loaded again it has %q", got)
+	}
+	ann.quiet()
+	a.must(t, "stop", "planted")
+	gone(t, a)
+}
+
+// pages counts the browser's tabs.
+func (p cdpPort) pages(t *testing.T) int {
+	t.Helper()
+	_, body := p.get(t, "/json/list")
+	return strings.Count(body, `"type":"page"`) + strings.Count(body, `"type": "page"`)
 }

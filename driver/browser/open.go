@@ -90,23 +90,32 @@ func (i *instance) show(ctx context.Context, address string) error {
 	if address == blank {
 		return nil
 	}
-	var attached struct {
-		Session string `json:"sessionId"`
-	}
-	if err := i.call(ctx, "", "Target.attachToTarget", map[string]any{"targetId": pages[0].ID, "flatten": true}, &attached); err != nil {
+	session, detach, err := i.attach(ctx, pages[0].ID)
+	if err != nil {
 		return err
 	}
-	defer func() {
-		_ = i.call(context.WithoutCancel(ctx), "", "Target.detachFromTarget", map[string]any{"sessionId": attached.Session}, nil)
-	}()
+	defer detach()
 	// The answer comes with the page's first bytes, which a slow server holds back.
 	ctx, cancel := context.WithTimeout(ctx, navigateLimit)
 	defer cancel()
-	err = i.mux.Call(ctx, attached.Session, "Page.navigate", map[string]any{"url": address}, nil)
+	err = i.mux.Call(ctx, session, "Page.navigate", map[string]any{"url": address}, nil)
 	if err != nil && !errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		return fmt.Errorf("ask the browser to Page.navigate: %w", err)
 	}
 	return nil
+}
+
+// attach begins a session with a page, until detach.
+func (i *instance) attach(ctx context.Context, target string) (session string, detach func(), err error) {
+	var attached struct {
+		Session string `json:"sessionId"`
+	}
+	if err := i.call(ctx, "", "Target.attachToTarget", map[string]any{"targetId": target, "flatten": true}, &attached); err != nil {
+		return "", nil, err
+	}
+	return attached.Session, func() {
+		_ = i.call(context.WithoutCancel(ctx), "", "Target.detachFromTarget", map[string]any{"sessionId": attached.Session}, nil)
+	}, nil
 }
 
 // navigateLimit is how long an opener waits for the first bytes of a page.

@@ -30,6 +30,31 @@ func (s *session) handleBrowserPage(l *link, packet dialhome.Packet) {
 	l.reply(packet.ID, dialhome.BrowserPage{Origin: originOf(front.URL), Filled: front.Filled}, nil)
 }
 
+// handleBrowserRenew gives a person a page without what the agent left; it starts no
+// browser.
+func (s *session) handleBrowserRenew(l *link, packet dialhome.Packet) {
+	var request dialhome.BrowserRenew
+	err := dialhome.Decode(packet.Body, &request)
+	if err == nil {
+		err = s.renewPage(request.Fresh)
+	}
+	if err != nil {
+		l.reply(packet.ID, nil, asError(err))
+		return
+	}
+	l.reply(packet.ID, nil, nil)
+}
+
+func (s *session) renewPage(fresh bool) error {
+	b, err := s.browsing()
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(s.stopping, pageLimit)
+	defer cancel()
+	return b.Renew(ctx, fresh)
+}
+
 // originOf leaves off what may be secret in an address (X25): an http one keeps scheme and
 // host, any other its scheme.
 func originOf(address string) string {

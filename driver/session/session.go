@@ -196,6 +196,8 @@ func (s *session) handle(l *link, packet dialhome.Packet, passed []*dialhome.Des
 		go s.handleDial(l, packet)
 	case dialhome.OpBrowserPage:
 		go s.handleBrowserPage(l, packet)
+	case dialhome.OpBrowserRenew:
+		go s.handleBrowserRenew(l, packet)
 	case dialhome.OpBrowserOpen:
 		go s.handleBrowserOpen(l, packet)
 	case dialhome.OpBrowserClose:

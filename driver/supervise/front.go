@@ -49,6 +49,11 @@ func (s *supervisor) mayHandBack(viewer lease.ViewerID) error {
 		Next:    "Empty the field or go on to another page; or hand back again, and it is handed back as it is."}
 }
 
+// renewPage gives the person in control a page without what the agent left in it.
+func (s *supervisor) renewPage(ctx context.Context, fresh bool) error {
+	return s.askDesk(ctx, question{op: dialhome.OpBrowserRenew, body: dialhome.BrowserRenew{Fresh: fresh}, urgent: true}, nil)
+}
+
 func (s *supervisor) warnedOf(hold lease.Epoch) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

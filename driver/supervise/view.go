@@ -27,7 +27,7 @@ func (s *supervisor) openRelay() {
 		MaxSize: rfb.Size{WidthPx: s.config.Takeover.MaxGeometry.WidthPx, HeightPx: s.config.Takeover.MaxGeometry.HeightPx},
 		Hosts:   s.viewer.names,
 		Watch:   s.config.Takeover.Watch, Layout: s.config.KeyboardLayout,
-		Activity: s.touch, Log: slog.New(discardBelowError{s}), Paste: s.pasteByPolicy(), MayRelease: s.mayHandBack, EndProgram: s.endProgram,
+		Activity: s.touch, Log: slog.New(discardBelowError{s}), Paste: s.pasteByPolicy(), MayRelease: s.mayHandBack, EndProgram: s.endProgram, RenewPage: s.renewPage,
 	})
 }
 

@@ -10,7 +10,8 @@ import (
 
 // Front is what people see of the browser.
 type Front struct {
-	URL string // of the page in front; empty: there is none
+	Target string // the id of the page in front; empty: there is none
+	URL    string
 	// Filled says that a password field on a page that can be seen holds something.
 	Filled bool
 }
@@ -36,8 +37,8 @@ func (m *Mux) Front(ctx context.Context) (Front, error) {
 			continue // it is on its way out, or hangs
 		}
 		f.Filled = f.Filled || seen.Filled
-		if t.IsPage() && (f.URL == "" || seen.Focused && !focused) {
-			f.URL, focused = t.URL, seen.Focused
+		if t.IsPage() && (f.Target == "" || seen.Focused && !focused) {
+			f.Target, f.URL, focused = t.ID, t.URL, seen.Focused
 		}
 	}
 	return f, ctx.Err()

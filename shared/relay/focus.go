@@ -67,19 +67,35 @@ func (g *gate) noteDoing(m rfb.Message) {
 	}
 }
 
-// endProgramTimeout bounds what a holder asks of the screen between two keys.
-const endProgramTimeout = 3 * time.Second
+// wishTimeout bounds what a holder asks of the screen between two keys.
+const wishTimeout = 4 * time.Second
 
 // endProgram ends the program that the last FocusNotice named.
 func (v *viewer) endProgram() {
-	if v.relay.options.EndProgram == nil || !v.mayInput() {
+	if end := v.relay.options.EndProgram; end != nil {
+		v.forHolder("end_program", "the program could not be ended; the node's log says why", end)
+	}
+}
+
+// renewPage gives a holder a page without what the agent left in it.
+func (v *viewer) renewPage(op string) {
+	if renew := v.relay.options.RenewPage; renew != nil {
+		v.forHolder(op, "no page of the screen's browser could be had; is it open?", func(ctx context.Context) error {
+			return renew(ctx, op == "fresh_window")
+		})
+	}
+}
+
+// forHolder does something for a viewer that holds, and tells it when that fails.
+func (v *viewer) forHolder(op, fault string, do func(ctx context.Context) error) {
+	if !v.mayInput() {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), endProgramTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), wishTimeout)
 	defer cancel()
-	if err := v.relay.options.EndProgram(ctx); err != nil {
-		v.relay.log.Warn("end a program", "viewer", v.grant.Viewer.Handle(), "err", err)
-		v.tell(failed{Type: "error", Op: "end_program", Message: "the program could not be ended; the node's log says why"})
+	if err := do(ctx); err != nil {
+		v.relay.log.Warn("viewer's operation", "op", op, "viewer", v.grant.Viewer.Handle(), "err", err)
+		v.tell(failed{Type: "error", Op: op, Message: fault})
 	}
 }
 

@@ -4,6 +4,7 @@ package relay
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"time"
 
@@ -43,6 +44,37 @@ func TestX44ToldToTheHolder(t *testing.T) {
 	}
 	if len(ended) != 0 {
 		t.Error("somebody else ended a program")
+	}
+}
+
+// X18: the holder alone renews the page, and hears when that fails.
+func TestX18RenewPage(t *testing.T) {
+	asked := make(chan bool, 8)
+	d := newDoor(t, func(o *Options) {
+		o.RenewPage = func(_ context.Context, fresh bool) error {
+			asked <- fresh
+			if fresh {
+				return errors.New("no browser runs")
+			}
+			return nil
+		}
+	})
+	holder := d.visit(t, "a", ticket.Control, leaseProtocol)
+	other := d.visit(t, "b", ticket.Control, leaseProtocol)
+	d.take(t, "a")
+	other.say(t, `{"op":"reload"}`)
+	other.say(t, `{"op":"none"}`)
+	other.told("error") // after what came before it
+	if len(asked) != 0 {
+		t.Error("another viewer renews the page")
+	}
+	holder.say(t, `{"op":"reload"}`)
+	if fresh := <-asked; fresh {
+		t.Error("a window for a reload")
+	}
+	holder.say(t, `{"op":"fresh_window"}`)
+	if got := holder.told("error"); got["op"] != "fresh_window" || !<-asked {
+		t.Errorf("the holder is told %v", got)
 	}
 }
 

@@ -66,7 +66,7 @@ func leaseMessage(g ticket.Grant, l lease.Lease) leased {
 
 // operation is what a viewer may say in a text frame.
 type operation struct {
-	Op     string           `json:"op"` // take, release, deny, paste, end_program
+	Op     string           `json:"op"` // take, release, deny, paste, end_program, reload, fresh_window
 	Reason screen.Untrusted `json:"reason"`
 	Text   string           `json:"text"`
 }
@@ -101,6 +101,8 @@ func (v *viewer) operate(text []byte) {
 		v.paste(o.Text)
 	case "end_program":
 		v.endProgram()
+	case "reload", "fresh_window":
+		v.renewPage(o.Op)
 	default:
 		v.tell(failed{Type: "error", Op: o.Op, Message: "unknown operation"})
 	}

@@ -63,7 +63,10 @@ type Options struct {
 	// EndProgram ends the program that the last FocusNotice named, for the holder; nil:
 	// nobody can. It should take at most a second or two.
 	EndProgram func(ctx context.Context) error
-	Log        *slog.Logger // nil: nothing is logged
+	// RenewPage loads the page in front of the screen's browser again, or with fresh opens an
+	// empty window, for the holder (threats.md X18); nil: nobody can. The same time is its.
+	RenewPage func(ctx context.Context, fresh bool) error
+	Log       *slog.Logger // nil: nothing is logged
 }
 
 // Relay serves one screen. New makes it; Close ends it.

@@ -218,6 +218,11 @@ type EndClient struct {
 	PID    int    `json:"pid"`
 }
 
+// BrowserRenew asks for the page in front to be loaded again, with Fresh for an empty window.
+type BrowserRenew struct {
+	Fresh bool `json:"fresh,omitempty"`
+}
+
 // MaxClipboard bounds the text of a clipboard, in bytes.
 const MaxClipboard = 256 << 10
 

@@ -28,6 +28,7 @@ const (
 
 	OpBrowserOpen  Op = "browser_open"  // show an address, in the browser that runs or in a new one
 	OpBrowserClose Op = "browser_close" // ask the browser to go, and answer when it has gone
+	OpBrowserRenew Op = "browser_renew" // load the page in front again, or open an empty window
 	OpBrowserPage  Op = "browser_page"  // say what page is in front, and whether a password stands there
 
 	OpWindows   Op = "windows"    // list the windows

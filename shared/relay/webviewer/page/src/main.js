@@ -58,7 +58,7 @@ function told(message) {
   }
 }
 
-const operations = { take: "Taking over", release: "Handing back", paste: "The paste", deny: "Refusing", end_program: "Ending the program" };
+const operations = { take: "Taking over", release: "Handing back", paste: "The paste", deny: "Refusing", end_program: "Ending the program", reload: "Loading the page again", fresh_window: "A fresh window" };
 
 function quoted(reason) {
   return reason ? ` (“${reason}”)` : "";
@@ -123,7 +123,7 @@ function buttons() {
   for (const id of ["take", "release"]) {
     $(id).disabled = !up;
   }
-  for (const element of [$("paste"), $("touch"), ...$("keyboard").querySelectorAll("button")]) {
+  for (const element of [$("paste"), $("touch"), $("reload"), $("fresh"), ...$("keyboard").querySelectorAll("button")]) {
     element.disabled = !up || !holding;
   }
 }
@@ -190,6 +190,14 @@ $("notice-action").addEventListener("click", () => {
 $("over-action").addEventListener("click", () => connection.reopen());
 $("leave").addEventListener("click", () => connection.leave());
 $("release").addEventListener("click", () => connection.say({ op: "release" }));
+
+for (const [id, op] of [["reload", "reload"], ["fresh", "fresh_window"]]) {
+  $(id).addEventListener("click", () => {
+    connection.say({ op });
+    $("browser").open = false;
+    connection.rfb?.focus({ preventScroll: true });
+  });
+}
 
 $("take").addEventListener("click", () => {
   $("take-reason").value = "";
