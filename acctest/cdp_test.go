@@ -29,6 +29,7 @@ import (
 	"github.com/chromedp/chromedp/remote"
 
 	"github.com/botscreen/botscreen/shared/rfb"
+	"github.com/botscreen/botscreen/shared/testkit/chromium"
 )
 
 // site is one where people log in by a name, which a cookie keeps. Its field fills the page.
@@ -151,7 +152,7 @@ func read[T any](t *testing.T, ctx context.Context, expression string) T {
 // finds the tab and the person's login, with chromedp, Playwright and Puppeteer (BRW-09,
 // rules L15 and W5).
 func drivenOverCDP(t *testing.T, a *agent) {
-	needChromium(t)
+	chromium.Need(t)
 	site := newSite(t)
 	path := a.job(t, "driven")
 	writeFile(t, path, replaceLine(readFile(t, path), "memory", "memory = 2000"))
@@ -322,7 +323,7 @@ func (v viewing) colour(t *testing.T, x, y int) [3]byte {
 // leftInPages: what the agent put into a page is gone once the person has loaded the page
 // again, and reaches no fresh window (threats.md X18).
 func leftInPages(t *testing.T, a *agent) {
-	needChromium(t)
+	chromium.Need(t)
 	site := newSite(t)
 	path := a.job(t, "planted")
 	writeFile(t, path, replaceLine(readFile(t, path), "memory", "memory = 2000"))

@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -17,6 +16,7 @@ import (
 
 	"github.com/botscreen/botscreen/shared/control"
 	"github.com/botscreen/botscreen/shared/relay/action"
+	"github.com/botscreen/botscreen/shared/testkit/chromium"
 )
 
 // visits is a web site that tells which of its pages were asked for, with which cookies.
@@ -57,16 +57,6 @@ func (v *visits) await(t *testing.T, want string) {
 	}
 }
 
-func needChromium(t *testing.T) {
-	t.Helper()
-	if _, err := exec.LookPath("chromium"); err != nil {
-		if os.Getenv("CI") != "" {
-			t.Fatal("needs chromium")
-		}
-		t.Skip("needs chromium")
-	}
-}
-
 // browsersOf are the browsers of one agent's screens, by the profile folder in their words.
 func browsersOf(a *agent) []process {
 	var found []process
@@ -83,7 +73,7 @@ func browsersOf(a *agent) []process {
 // then the command line, and the reverse: there is one process each time, no port, and its
 // logins outlive a stop (W1, X17, BRW-12).
 func oneBrowser(t *testing.T, a *agent) {
-	needChromium(t)
+	chromium.Need(t)
 	site := newVisits(t)
 	path := a.job(t, "surfer")
 	writeFile(t, path, replaceLine(readFile(t, path), "memory", "memory = 2000"))
@@ -159,7 +149,7 @@ func (a *agent) clickIcon(t *testing.T, profile string) {
 
 // movedLogin takes a login from one bot to another, encrypted on its way.
 func movedLogin(t *testing.T, a *agent) {
-	needChromium(t)
+	chromium.Need(t)
 	site := newVisits(t)
 	for _, profile := range []string{"giver", "taker"} {
 		path := a.job(t, profile)

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -289,11 +290,16 @@ func TestW2User(t *testing.T) {
 		{[]string{"--user-data-dir=/tmp"}, false},
 		{[]string{"talks of --user-data-dir=" + dir}, false},
 	} {
-		cmd := exec.Command("/bin/sh", append([]string{"-c", "read wait", "browser"}, tc.args...)...)
+		cmd := exec.Command("/bin/sh", append([]string{"-c", "echo up; read wait", "browser"}, tc.args...)...)
 		cmd.Dir = filepath.Dir(dir)
 		in, err := cmd.StdinPipe()
 		must(t, err)
+		out, err := cmd.StdoutPipe()
+		must(t, err)
 		must(t, cmd.Start())
+		// A process that was only just executed has no arguments yet.
+		_, err = io.ReadFull(out, make([]byte, len("up\n")))
+		must(t, err)
 		if got := p.user(); (got == cmd.Process.Pid) != tc.uses || !tc.uses && got != 0 {
 			t.Errorf("%q: pid %d, it is %d and uses it: %t", tc.args, got, cmd.Process.Pid, tc.uses)
 		}

@@ -25,6 +25,7 @@ import (
 	"github.com/botscreen/botscreen/driver/supervise"
 	"github.com/botscreen/botscreen/shared/control"
 	"github.com/botscreen/botscreen/shared/screen"
+	"github.com/botscreen/botscreen/shared/testkit/chromium"
 )
 
 // site is a web site that tells which of its pages were asked for, and with which cookies.
@@ -77,12 +78,7 @@ func newBrowsing(t *testing.T, change func(*dialhome.Plan)) *supervised {
 // newBrowsingUnder is newBrowsing with what a takeover does.
 func newBrowsingUnder(t *testing.T, policy screen.TakeoverPolicy, change func(*dialhome.Plan)) *supervised {
 	t.Helper()
-	if _, err := exec.LookPath("chromium"); err != nil {
-		if os.Getenv("CI") != "" {
-			t.Fatal("needs chromium")
-		}
-		t.Skip("needs chromium")
-	}
+	chromium.Need(t)
 	return newSupervisedWith(t, func(c *supervise.Config) {
 		c.Plan.Browser = &screen.BrowserOptions{Enabled: true, Sandbox: true}
 		c.Takeover = policy

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/botscreen/botscreen/shared/testkit/chromium"
 )
 
 // pipes is the near end of a browser's two.
@@ -25,13 +27,7 @@ func (p pipes) Close() error                { return errors.Join(p.in.Close(), p
 // as an account that is not root's: its sandbox is on.
 func Chromium(t testing.TB) io.ReadWriteCloser {
 	t.Helper()
-	path, err := exec.LookPath("chromium")
-	if err != nil {
-		if os.Getenv("CI") != "" {
-			t.Fatal(err)
-		}
-		t.Skip("chromium is not on PATH: run `make deps`")
-	}
+	path := chromium.Need(t)
 	toRead, in, err := os.Pipe()
 	must(t, err)
 	out, toWrite, err := os.Pipe()
