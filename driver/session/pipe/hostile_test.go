@@ -70,6 +70,20 @@ func TestP10aBrokenPipe(t *testing.T) {
 	}
 }
 
+// An engine that cannot start the half inside says why in its place.
+func TestRefusalOfTheEngine(t *testing.T) {
+	const refusal = "OCI runtime exec failed: exec failed: unable to start container process\r\n"
+	n := newNode(io.Discard, "", process.Identity{}, io.Discard)
+	err := n.serve(strings.NewReader(refusal))
+	if err == nil || !strings.Contains(err.Error(), "the engine says \"OCI runtime exec failed: exec failed: unable to start") {
+		t.Errorf("it ends with %v", err)
+	}
+	n = newNode(io.Discard, "", process.Identity{}, io.Discard)
+	if err := n.serve(strings.NewReader("")); err != nil {
+		t.Errorf("without a word: %v", err)
+	}
+}
+
 func many(f frame, n int) []frame {
 	all := make([]frame, n)
 	for i := range all {

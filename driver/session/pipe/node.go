@@ -3,6 +3,7 @@
 package pipe
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/botscreen/botscreen/driver/process"
 	"github.com/botscreen/botscreen/driver/session/dialhome"
+	"github.com/botscreen/botscreen/shared/screen"
 )
 
 // node is the half that stands for the session on the node: to the supervisor it is the
@@ -79,12 +81,32 @@ func (n *node) serve(r io.Reader) error {
 	if err := n.m.send(frame{kindHello, 0, []byte{version}}); err != nil {
 		return err
 	}
-	err := n.m.read(r)
+	r, err := refusalOrFrames(r)
+	if err == nil {
+		err = n.m.read(r)
+	}
 	n.close()
 	if errors.Is(err, io.EOF) {
 		return nil
 	}
 	return err
+}
+
+// refusalOrFrames gives r back where it begins as frames do. An engine that cannot start
+// the other half writes why where that would have written: nothing of a screen comes before
+// the first frame, so it can be repeated.
+func refusalOrFrames(r io.Reader) (io.Reader, error) {
+	const most = 300
+	var first [headerSize]byte
+	if _, err := io.ReadFull(r, first[:]); err != nil {
+		return nil, err
+	}
+	if bytes.ContainsFunc(first[:], func(c rune) bool { return c < ' ' || c > '~' }) {
+		return io.MultiReader(bytes.NewReader(first[:]), r), nil
+	}
+	rest, err := io.ReadAll(io.LimitReader(r, most))
+	text := screen.Distrust(string(append(first[:], rest...)))
+	return nil, errors.Join(&brokenError{fmt.Sprintf("the engine says %q", text)}, err)
 }
 
 func (n *node) handle(f frame) error {
