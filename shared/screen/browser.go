@@ -134,5 +134,9 @@ func ParseBrowserURL(text string) (string, error) {
 	default:
 		return "", errors.New("must begin with http://, https:// or file:///, or be about:blank")
 	}
-	return u.String(), nil
+	escaped := u.String()
+	if len(escaped) > maxURLBytes {
+		return "", fmt.Errorf("has %d bytes when it is escaped; at most %d", len(escaped), maxURLBytes)
+	}
+	return escaped, nil
 }

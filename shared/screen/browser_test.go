@@ -78,7 +78,7 @@ func TestParseBrowserURL(t *testing.T) {
 
 // What was accepted is accepted again, as it is, and never a switch.
 func FuzzParseBrowserURL(f *testing.F) {
-	for _, seed := range []string{"https://a/b?c#d", "about:blank", "file:///x", "http://[::1]:80/", "http://a\\b", "HTTPS:%2f%2fa"} {
+	for _, seed := range []string{"https://a/b?c#d", "about:blank", "file:///x", "http://[::1]:80/", "http://a\\b", "HTTPS:%2f%2fa", "http://a/#" + strings.Repeat("\xd8", maxURLBytes/2)} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
