@@ -35,25 +35,11 @@ func inheritedBrake(config Config) *cgroup.Brake {
 // freeze stops the desktop where it stands, if nobody has used it for so long: its windows
 // stay, it takes no processor time, and its memory goes to swap where there is some.
 func (s *supervisor) freeze(after time.Duration, reason string) error {
-	select {
-	case s.turn <- struct{}{}:
-		defer func() { <-s.turn }()
-	default:
-		return errBusy // it is being thawed
+	done, err := s.beginRest(screen.Frozen, after, reason, func() { s.record.Frozen = true })
+	if err != nil {
+		return err
 	}
-	if unused, ok := s.unusedFor(time.Now()); !ok || unused < after {
-		return errBusy
-	}
-	s.mu.Lock()
-	if s.state != screen.Ready || s.use.current > 0 {
-		s.mu.Unlock()
-		return errBusy
-	}
-	// From here on a use waits for this to be over, and thaws the desktop.
-	s.state, s.since, s.reason = screen.Frozen, time.Now().UTC(), screen.Distrust(reason)
-	s.record.Frozen = true
-	s.mu.Unlock()
-	s.save()
+	defer done()
 	ctx, cancel := context.WithTimeout(context.Background(), freezeLimit)
 	defer cancel()
 	if err := s.brake.Freeze(ctx); err != nil {

@@ -163,29 +163,49 @@ func (s *supervisor) repose(after time.Duration, reason string) error {
 	return s.sleep(after, reason)
 }
 
+// beginRest takes the turn and enters a state of rest, if nobody has used the desktop for so
+// long. From then on a use waits until done, and then ends the rest. What note changes is
+// saved with the state; it runs under mu.
+func (s *supervisor) beginRest(state screen.State, after time.Duration, reason string, note func()) (done func(), err error) {
+	select {
+	case s.turn <- struct{}{}:
+	default:
+		return nil, errBusy // the rest before is being ended
+	}
+	done = func() { <-s.turn }
+	if !s.enterRest(state, after, reason, note) {
+		done()
+		return nil, errBusy
+	}
+	s.save()
+	return done, nil
+}
+
+func (s *supervisor) enterRest(state screen.State, after time.Duration, reason string, note func()) bool {
+	if unused, ok := s.unusedFor(time.Now()); !ok || unused < after {
+		return false
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.state != screen.Ready || s.use.current > 0 {
+		return false
+	}
+	s.state, s.since, s.reason = state, time.Now().UTC(), screen.Distrust(reason)
+	note()
+	return true
+}
+
 // sleep ends the desktop, if nobody has used it for so long, and keeps everything that
 // brings it back: session, lease, doors.
 func (s *supervisor) sleep(after time.Duration, reason string) error {
-	select {
-	case s.turn <- struct{}{}:
-		defer func() { <-s.turn }()
-	default:
-		return errBusy // it is being woken
+	done, err := s.beginRest(screen.Asleep, after, reason, func() {
+		s.record.Asleep, s.record.Ready = true, false
+		s.fence = control.Fence{Mode: control.Advisory, Reason: "no desktop runs"}
+	})
+	if err != nil {
+		return err
 	}
-	if unused, ok := s.unusedFor(time.Now()); !ok || unused < after {
-		return errBusy
-	}
-	s.mu.Lock()
-	if s.state != screen.Ready || s.use.current > 0 {
-		s.mu.Unlock()
-		return errBusy
-	}
-	// From here on a use waits for this to be over, and wakes the desktop.
-	s.state, s.since, s.reason = screen.Asleep, time.Now().UTC(), screen.Distrust(reason)
-	s.record.Asleep, s.record.Ready = true, false
-	s.fence = control.Fence{Mode: control.Advisory, Reason: "no desktop runs"}
-	s.mu.Unlock()
-	s.save()
+	defer done()
 	ctx, cancel := context.WithTimeout(context.Background(), defaultGrace+stopSlack)
 	defer cancel()
 	if _, err := s.link.call(ctx, question{op: dialhome.OpSleep, body: dialhome.Sleep{Grace: defaultGrace}, urgent: true}); err != nil {
