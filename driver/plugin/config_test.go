@@ -262,7 +262,7 @@ func TestStatsRates(t *testing.T) {
 	s := sampler{mhz: 2000, pids: map[int]cpuReading{}}
 	at := time.Now()
 	usage := func(user, system time.Duration) isolation.Usage {
-		return isolation.Usage{Stats: cgroup.Stats{CPU: &cgroup.CPUStats{User: user, System: system}}}
+		return isolation.Usage{Stats: cgroup.Stats{CPU: &cgroup.CPUStats{Total: user + system, User: user, System: system}}}
 	}
 	if first := s.sample(usage(time.Second, time.Second), at).GetAggResourceUsage().GetCpu(); first.GetPercent() != 0 {
 		t.Errorf("a first sample knows no rate: %v", first)
