@@ -50,7 +50,9 @@ func (s *shelf) Resolve(ctx context.Context, wanted isolation.ImageOrder, pullin
 	return found, err
 }
 
-func (s *shelf) Latest(context.Context, string) (string, error) { return "", nil }
+func (s *shelf) Latest(context.Context, isolation.ImageOrder) (string, error) { return "", nil }
+
+var _ isolation.Imager = (*shelf)(nil)
 
 // P5: a reference is resolved once for a profile; what it means later, here or at its
 // registry, changes nothing, and one that cannot be had any more is refused, not replaced.
