@@ -204,7 +204,7 @@ func (f *fake) event(name dialhome.Event, body any) {
 }
 
 // granted are what every change of hands asks for.
-var granted = map[dialhome.Op]bool{dialhome.OpClear: true, dialhome.OpWipeClipboard: true, dialhome.OpWindows: true, dialhome.OpBrowserPage: true}
+var granted = map[dialhome.Op]bool{dialhome.OpClear: true, dialhome.OpWipeClipboard: true, dialhome.OpWindows: true, dialhome.OpFocus: true, dialhome.OpBrowserPage: true}
 
 // asked is the next request, which has to be op. What every change of hands asks for is
 // granted where it is not what the test waits for.
