@@ -135,6 +135,11 @@ func beSession() error {
 			os.Exit(1)
 		case "obey stop":
 			p, _, err := conn.Receive()
+			for err == nil && granted[p.Op] {
+				if err = conn.Send(dialhome.Packet{ID: p.ID, OK: true, Body: dialhome.Encode(struct{}{})}); err == nil {
+					p, _, err = conn.Receive()
+				}
+			}
 			if err != nil || p.Op != dialhome.OpStop {
 				return fmt.Errorf("asked to %s: %w", p.Op, err)
 			}
