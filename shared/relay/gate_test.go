@@ -145,8 +145,7 @@ func TestL7StuckScreen(t *testing.T) {
 		w.take(t, "a")
 		p.send(t, keyMessage(true, 0xffe3))
 		w.x.await(func() bool { return len(w.x.inputsLocked()) == 1 })
-		w.x.inputs() // it waits for more: the next is read still
-		w.x.tell(func() { w.x.stuck = true })
+		w.x.stickBehindNext()
 		p.send(t, keyMessage(true, 'w'))
 		if writing {
 			p.send(t, keyMessage(true, 'x'))

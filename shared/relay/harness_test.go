@@ -220,6 +220,18 @@ func (x *fakeX) inputs() []rfb.Message {
 	return x.inputsLocked()
 }
 
+// stickBehindNext makes the server read the next message of each connection and no other.
+func (x *fakeX) stickBehindNext() {
+	for stuck := false; !stuck; {
+		x.inputs() // it waits for more
+		x.tell(func() {
+			// What the relay answers by itself may have come in between.
+			stuck = !slices.ContainsFunc(x.conns, func(c *fakeConn) bool { return !c.ended && (c.recorded != c.taken || c.recorded < c.written) })
+			x.stuck = stuck
+		})
+	}
+}
+
 func (x *fakeX) inputsLocked() []rfb.Message {
 	var list []rfb.Message
 	for _, c := range x.conns {
