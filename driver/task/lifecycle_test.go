@@ -103,6 +103,22 @@ func TestS11SupervisorKilled(t *testing.T) {
 	}
 }
 
+// S11: a supervisor that dies with its session has no successor, in whichever order they do.
+func TestS11BothKilled(t *testing.T) {
+	n := newNode(t)
+	for range 8 {
+		k := n.start(n.request("both"))
+		v := k.View()
+		for _, pid := range []int{v.SupervisorPID, v.SessionPID} {
+			if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+				t.Fatal(err)
+			}
+		}
+		await(t, "the task to end", k.Done())
+		n.nothingLeft(v)
+	}
+}
+
 // awaitSupervisor follows the events of the successor until it says that it is ready.
 func awaitSupervisor(t *testing.T, k *task.Task, old int) {
 	t.Helper()

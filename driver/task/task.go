@@ -37,10 +37,12 @@ type Task struct {
 	record runRecord
 	sup    *supervisor
 	forced bool // SIGKILL was our own
-	exit   Exit
-	lease  control.Event // its holder and epoch are those last heard of
-	last   screen.State  // the one last heard of
-	auth   screen.RegistryAuth
+	// finishing says that the session has ended and no supervisor is started any more.
+	finishing bool
+	exit      Exit
+	lease     control.Event // its holder and epoch are those last heard of
+	last      screen.State  // the one last heard of
+	auth      screen.RegistryAuth
 }
 
 // state is the screen's as it was last heard of: a screen is followed once it is ready.
@@ -252,11 +254,24 @@ func (t *Task) supervise() {
 			return
 		case <-gone:
 		}
+		if t.ended() {
+			return // both have, and select takes either
+		}
 		if time.Since(began) > time.Minute {
 			failures = 0
 		}
 		failures++
 		t.replaceSupervisor(failures)
+	}
+}
+
+// ended reports whether the session has.
+func (t *Task) ended() bool {
+	select {
+	case <-t.sandbox.Done():
+		return true
+	default:
+		return false
 	}
 }
 
@@ -271,6 +286,8 @@ func (t *Task) replaceSupervisor(failures int) {
 	select {
 	case <-time.After(wait):
 	case <-t.sandbox.Done():
+	}
+	if t.ended() {
 		return
 	}
 	sup, err := t.m.launchSupervisor(&r, t.places, nil)
@@ -279,6 +296,12 @@ func (t *Task) replaceSupervisor(failures int) {
 		sup = nil
 	}
 	t.mu.Lock()
+	if t.finishing { // nobody would end it
+		t.mu.Unlock()
+		t.complain(&r, "end supervisor", endSupervisor(sup))
+		t.clear(&r)
+		return
+	}
 	if t.sup != nil {
 		_ = t.sup.handle.Close()
 	}
@@ -298,7 +321,7 @@ func (t *Task) finish() {
 	exit := t.collectExit()
 	t.mu.Lock()
 	r, sup := t.record, t.sup
-	t.sup = nil
+	t.sup, t.finishing = nil, true
 	t.mu.Unlock()
 	t.complain(&r, "end what is left of the screen", endSandbox(t.sandbox))
 	t.complain(&r, "end supervisor", endSupervisor(sup))
