@@ -47,8 +47,12 @@ func TestDOC01FullOfProcesses(t *testing.T) {
 	if lines.Scan(); lines.Text() != "full" {
 		t.Fatalf("it is not full: %q", lines.Text())
 	}
-	began := time.Now()
-	result, err := k.Exec(bounded(t), control.ExecRequest{Argv: []string{"true"}}, strings.NewReader(""), io.Discard, io.Discard, nil)
+	// The shell that filled it has left a last place, which the other one takes.
+	began, result, err := time.Now(), control.ExecResult{}, error(nil)
+	for end := began.Add(limit); err == nil && began.Before(end); {
+		began = time.Now()
+		result, err = k.Exec(bounded(t), control.ExecRequest{Argv: []string{"true"}}, strings.NewReader(""), io.Discard, io.Discard, nil)
+	}
 	if took := time.Since(began); err == nil || !strings.Contains(err.Error(), "Cannot run the command") || !strings.Contains(err.Error(), "processes") || took > limit/3 {
 		t.Errorf("a command in a full container: %+v, %v, after %s", result, err, took)
 	}
