@@ -42,7 +42,7 @@ func newBrowser(t *testing.T) *browser {
 		t.Skip("chromium is not on PATH: run `make deps`")
 	}
 	options := append(chromedp.DefaultExecAllocatorOptions[:],
-		chromedp.ExecPath(path), chromedp.NoSandbox, chromedp.UserDataDir(t.TempDir()), chromedp.WindowSize(1100, 900),
+		chromedp.ExecPath(path), chromedp.NoSandbox, chromedp.UserDataDir(browserDir(t)), chromedp.WindowSize(1100, 900),
 		chromedp.IgnoreCertErrors, chromedp.Flag("disable-quic", true), chromedp.Flag("disable-component-update", true))
 	ctx, stop := chromedp.NewExecAllocator(t.Context(), options...)
 	ctx, cancel := chromedp.NewContext(ctx)
@@ -59,6 +59,25 @@ func newBrowser(t *testing.T) *browser {
 		t.Fatal(err)
 	}
 	return b
+}
+
+// browserDir is a folder for a browser's profile. Its helpers write there for a moment after
+// it has been killed.
+func browserDir(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "bsb")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		for end := time.Now().Add(10 * time.Second); os.RemoveAll(dir) != nil; {
+			if time.Now().After(end) {
+				t.Errorf("%s is left", dir)
+				return
+			}
+		}
+	})
+	return dir
 }
 
 // watchPolicy reports what a page's policy refuses, where the test reads it.

@@ -69,7 +69,7 @@ const body = JSON.stringify({Job: {ID: "page", Name: "page", Type: "batch", Task
 	server := httptest.NewServer(mux)
 	defer server.Close()
 	cmd := exec.CommandContext(t.Context(), chromium, "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
-		"--disable-background-networking", "--disable-component-update", "--disable-sync", "--user-data-dir="+t.TempDir(),
+		"--disable-background-networking", "--disable-component-update", "--disable-sync", "--user-data-dir="+browserDir(t),
 		"--virtual-time-budget=10000", "--dump-dom", server.URL)
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
