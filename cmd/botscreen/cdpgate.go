@@ -5,13 +5,10 @@ package main
 import (
 	"context"
 	"errors"
-	"io"
-	"log"
 	"net"
 	"net/http"
 	"net/http/httputil"
 	"strings"
-	"time"
 
 	"github.com/botscreen/botscreen/shared/cdp"
 	"github.com/botscreen/botscreen/shared/control"
@@ -29,35 +26,22 @@ type cdpGate struct {
 
 func newCDPGate(host string, dial control.Dialer, report func(error)) *cdpGate {
 	g := &cdpGate{host: host, prefix: "/" + secret()}
-	g.proxy = &httputil.ReverseProxy{
-		Rewrite: func(r *httputil.ProxyRequest) {
-			r.Out.URL.Scheme, r.Out.URL.Host = "http", "screen"
-			r.Out.URL.Path = strings.TrimPrefix(r.In.URL.Path, g.prefix)
-			r.Out.URL.RawPath = ""
-			// The browser's addresses are made of how its client reached us.
-			r.Out.Host = r.In.Host
-			r.Out.Header.Set(cdp.PrefixHeader, g.prefix)
-		},
-		Transport: &http.Transport{
-			DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx) },
-			// One that waited for its next request would have been cut by a takeover.
-			DisableKeepAlives: true,
-		},
-		ErrorHandler: func(w http.ResponseWriter, r *http.Request, err error) {
-			if r.Context().Err() != nil {
-				return
-			}
-			report(err)
-			status := http.StatusBadGateway
-			var refusal *control.Error
-			if errors.As(err, &refusal) {
-				status = refusal.HTTPStatus()
-			}
-			http.Error(w, clean(err.Error()), status)
-		},
-		ErrorLog: log.New(io.Discard, "", 0),
-	}
+	g.proxy = proxyTo(dial, func(r *httputil.ProxyRequest) {
+		r.Out.URL.Path = strings.TrimPrefix(r.In.URL.Path, g.prefix)
+		r.Out.URL.RawPath = ""
+		// The browser's addresses are made of how its client reached us.
+		r.Out.Header.Set(cdp.PrefixHeader, g.prefix)
+	}, report, refuseCDP)
 	return g
+}
+
+func refuseCDP(w http.ResponseWriter, _ *http.Request, err error) {
+	status := http.StatusBadGateway
+	var refusal *control.Error
+	if errors.As(err, &refusal) {
+		status = refusal.HTTPStatus()
+	}
+	http.Error(w, clean(err.Error()), status)
 }
 
 // address is where Playwright finds the browser, and socket its WebSocket for programs that
@@ -74,11 +58,7 @@ func (g *cdpGate) port() string {
 
 // serve answers until ctx ends or the listener fails.
 func (g *cdpGate) serve(ctx context.Context, listener net.Listener) error {
-	server := &http.Server{
-		Handler: g, ReadHeaderTimeout: 5 * time.Second, IdleTimeout: time.Minute, MaxHeaderBytes: 16 << 10,
-		ErrorLog:    log.New(io.Discard, "", 0), // what strangers do wrong is theirs
-		BaseContext: func(net.Listener) context.Context { return ctx },
-	}
+	server := newLoopback(ctx, g)
 	defer context.AfterFunc(ctx, func() { _ = server.Close() })()
 	return server.Serve(listener)
 }

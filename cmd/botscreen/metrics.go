@@ -4,7 +4,6 @@ package main
 
 import (
 	"context"
-	"crypto/subtle"
 	"errors"
 	"fmt"
 	"net"
@@ -82,7 +81,7 @@ func (m *metrics) handler(token string) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, r *http.Request) {
 		given, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
-		if token != "" && (!ok || subtle.ConstantTimeCompare([]byte(given), []byte(token)) != 1) {
+		if token != "" && (!ok || !same(given, token)) {
 			w.Header().Set("WWW-Authenticate", "Bearer")
 			http.Error(w, "a bearer token is needed", http.StatusUnauthorized)
 			return

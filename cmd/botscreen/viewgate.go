@@ -7,9 +7,6 @@ import (
 	"crypto/subtle"
 	"errors"
 	"fmt"
-	"io"
-	"log"
-	"net"
 	"net/http"
 	"net/http/httputil"
 	"strings"
@@ -65,11 +62,7 @@ func newGate(host, base string, dial control.Dialer, report func(error)) *gate {
 func (p *page) serve(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	server := &http.Server{
-		Handler: p.gate, ReadHeaderTimeout: 5 * time.Second, IdleTimeout: time.Minute, MaxHeaderBytes: 16 << 10,
-		ErrorLog:    log.New(io.Discard, "", 0), // what strangers do wrong is theirs
-		BaseContext: func(net.Listener) context.Context { return ctx },
-	}
+	server := newLoopback(ctx, p.gate)
 	failed := make(chan error, 1)
 	go func() { failed <- server.Serve(p.listener) }()
 	defer server.Close()
@@ -155,25 +148,10 @@ func (g *gate) open(w http.ResponseWriter, r *http.Request) {
 // socketTo carries a browser's WebSocket to the screen's relay, over a stream of its own.
 // Nothing of it is read on the way: its frames, and how it ends, are between those two.
 func socketTo(dial control.Dialer, report func(error)) http.Handler {
-	return &httputil.ReverseProxy{
-		Rewrite: func(r *httputil.ProxyRequest) {
-			r.Out.URL.Scheme, r.Out.URL.Host, r.Out.URL.Path = "http", "screen", relay.PathView
-			r.Out.Host = r.In.Host // which the relay compares with the Origin
-			r.Out.Header.Del("Cookie")
-		},
-		Transport: &http.Transport{
-			DialContext:       func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx) },
-			DisableKeepAlives: true,
-		},
-		ErrorHandler: func(w http.ResponseWriter, r *http.Request, err error) {
-			if r.Context().Err() != nil {
-				return
-			}
-			report(err)
-			refuseSocket(w, r, err)
-		},
-		ErrorLog: log.New(io.Discard, "", 0),
-	}
+	return proxyTo(dial, func(r *httputil.ProxyRequest) {
+		r.Out.URL.Path = relay.PathView
+		r.Out.Header.Del("Cookie")
+	}, report, refuseSocket)
 }
 
 // refuseSocket tells a page why there is no screen: it can read that only from a

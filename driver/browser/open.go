@@ -10,7 +10,10 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
+
+	"github.com/botscreen/botscreen/shared/cdp"
 )
 
 // Opened says what became of an address.
@@ -45,37 +48,27 @@ func (b *Browser) Open(ctx context.Context, address string) (Opened, error) {
 	}
 }
 
-// target is one page, as Target.getTargets has it.
-type target struct {
-	ID   string `json:"targetId"`
-	Type string `json:"type"`
-	URL  string `json:"url"`
-}
-
-func (i *instance) call(ctx context.Context, session, method string, params, result any) error {
+// asking bounds one question to the browser.
+func asking(ctx context.Context, method string, ask func(ctx context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, callLimit)
 	defer cancel()
-	if err := i.mux.Call(ctx, session, method, params, result); err != nil {
+	if err := ask(ctx); err != nil {
 		return fmt.Errorf("ask the browser to %s: %w", method, err)
 	}
 	return nil
 }
 
+func (i *instance) call(ctx context.Context, session, method string, params, result any) error {
+	return asking(ctx, method, func(ctx context.Context) error { return i.mux.Call(ctx, session, method, params, result) })
+}
+
 // pages are the tabs there are, the newest first.
-func (i *instance) pages(ctx context.Context) ([]target, error) {
-	var list struct {
-		Targets []target `json:"targetInfos"`
-	}
-	if err := i.call(ctx, "", "Target.getTargets", struct{}{}, &list); err != nil {
-		return nil, err
-	}
-	var pages []target
-	for _, t := range list.Targets {
-		if t.Type == "page" {
-			pages = append(pages, t)
-		}
-	}
-	return pages, nil
+func (i *instance) pages(ctx context.Context) (pages []cdp.Target, err error) {
+	err = asking(ctx, "Target.getTargets", func(ctx context.Context) (err error) {
+		pages, err = i.mux.Targets(ctx)
+		return err
+	})
+	return slices.DeleteFunc(pages, func(t cdp.Target) bool { return !t.IsPage() }), err
 }
 
 // show loads an address in the first tab of a browser that has just come up.
@@ -107,15 +100,11 @@ func (i *instance) show(ctx context.Context, address string) error {
 
 // attach begins a session with a page, until detach.
 func (i *instance) attach(ctx context.Context, target string) (session string, detach func(), err error) {
-	var attached struct {
-		Session string `json:"sessionId"`
-	}
-	if err := i.call(ctx, "", "Target.attachToTarget", map[string]any{"targetId": target, "flatten": true}, &attached); err != nil {
-		return "", nil, err
-	}
-	return attached.Session, func() {
-		_ = i.call(context.WithoutCancel(ctx), "", "Target.detachFromTarget", map[string]any{"sessionId": attached.Session}, nil)
-	}, nil
+	err = asking(ctx, "Target.attachToTarget", func(ctx context.Context) (err error) {
+		session, detach, err = i.mux.Attach(ctx, target)
+		return err
+	})
+	return session, detach, err
 }
 
 // navigateLimit is how long an opener waits for the first bytes of a page.
@@ -133,7 +122,7 @@ func (i *instance) add(ctx context.Context, address string) error {
 		}
 		address = blank
 	}
-	var made target
+	var made cdp.Target
 	if err := i.call(ctx, "", "Target.createTarget", map[string]any{"url": address}, &made); err != nil {
 		return err
 	}

@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"strings"
 
 	"golang.org/x/sys/unix"
 )
@@ -90,21 +91,12 @@ func environment(env []string) []string {
 	drop := map[string]bool{"CHROMIUM_FLAGS": true, "CHROMIUM_USER_FLAGS": true, "CHROME_WRAPPER": true, "CHROME_DEVEL_SANDBOX": true}
 	var kept []string
 	for _, entry := range env {
-		name, _, _ := cutEntry(entry)
+		name, _, _ := strings.Cut(entry, "=")
 		if !drop[name] {
 			kept = append(kept, entry)
 		}
 	}
 	return kept
-}
-
-func cutEntry(entry string) (name, value string, ok bool) {
-	for i := range len(entry) {
-		if entry[i] == '=' {
-			return entry[:i], entry[i+1:], true
-		}
-	}
-	return entry, "", false
 }
 
 // Folder is where the browser of a profile with this home keeps its own.

@@ -10,7 +10,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -18,6 +17,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/botscreen/botscreen/shared/form"
 )
 
 // Version is a browser's own name and number, such as "Chromium 156.0.8078.114".
@@ -40,14 +41,14 @@ func (n Number) String() string {
 }
 
 var (
-	versionLine = regexp.MustCompile(`(?m)^(Google Chrome(?: for Testing)?|Chromium|Microsoft Edge|Brave Browser)\b[A-Za-z ]{0,20} ([0-9]{1,6}(?:\.[0-9]{1,6}){1,3})(?:\s|$)`)
-	lastVersion = regexp.MustCompile(`^[0-9]{1,6}(?:\.[0-9]{1,6}){1,3}$`)
+	versionLine = form.Of(`(?m)^(Google Chrome(?: for Testing)?|Chromium|Microsoft Edge|Brave Browser)\b[A-Za-z ]{0,20} ([0-9]{1,6}(?:\.[0-9]{1,6}){1,3})(?:\s|$)`)
+	lastVersion = form.Of(`^[0-9]{1,6}(?:\.[0-9]{1,6}){1,3}$`)
 )
 
 // ParseVersion finds name and version in what a browser's --version prints. A headless
 // shell is no browser of a screen (rule W3).
 func ParseVersion(output string) (Version, error) {
-	m := versionLine.FindStringSubmatch(output)
+	m := versionLine().FindStringSubmatch(output)
 	if m == nil || strings.Contains(strings.ToLower(output), "headless") {
 		return Version{}, fmt.Errorf("it says %q, which no headed browser does", firstLine(output))
 	}
@@ -160,7 +161,7 @@ func checkVersion(profile string, has Number) error {
 		return fmt.Errorf("read the profile's version: %w", err)
 	}
 	word := strings.TrimSpace(string(text))
-	if !lastVersion.MatchString(word) {
+	if !lastVersion().MatchString(word) {
 		return nil // Chromium itself reads it as none
 	}
 	if last := parseNumber(word); slices.Compare(has, last) < 0 {

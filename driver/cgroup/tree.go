@@ -12,6 +12,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/botscreen/botscreen/shared/form"
 )
 
 // DefaultPidsMax lets a desktop (about 44 threads) have a browser with a dozen tabs (212 with one, 488 with two)
@@ -95,7 +97,7 @@ type Limits struct {
 	CPUShares uint64
 }
 
-var goodName = form(`^[a-z0-9][a-zA-Z0-9._-]{0,127}$`)
+var goodName = form.Of(`^[a-z0-9][a-zA-Z0-9._-]{0,127}$`)
 
 // Create makes the group name with its limits. Where some of the hierarchies or limits cannot be had the group is
 // made with what there is, and [Group.Weaker] says what is missing; where nothing can be had the error is an

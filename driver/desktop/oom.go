@@ -3,9 +3,9 @@
 package desktop
 
 import (
-	"os"
 	"os/exec"
-	"strconv"
+
+	"github.com/botscreen/botscreen/driver/process"
 )
 
 // What memory is taken from first when there is none left, see oom_score_adj in proc(5):
@@ -16,27 +16,17 @@ const (
 	scoreGuest = 500
 )
 
-// startAs starts cmd as Start does, with another score.
+// startAs starts cmd as Start does, with another score: it has that before it can have
+// started others, since it has been executed just now, or stands still at that. A score that
+// the kernel refuses leaves it ours, which only makes the choice worse.
 func (r *Reaper) startAs(cmd *exec.Cmd, score int) error {
 	return r.own(func() (int, error) {
 		if err := cmd.Start(); err != nil {
 			return 0, err
 		}
-		offer(cmd.Process.Pid, score)
+		_ = process.ScoreOOM(cmd.Process.Pid, score)
 		return cmd.Process.Pid, nil
 	})
-}
-
-// offer gives a child its score before it can have started others: it has been executed
-// just now, or stands still at that. One that the kernel refuses keeps ours, which only
-// makes the choice worse.
-func offer(pid, score int) {
-	f, err := os.OpenFile("/proc/"+strconv.Itoa(pid)+"/oom_score_adj", os.O_WRONLY, 0)
-	if err != nil {
-		return
-	}
-	defer f.Close()
-	_, _ = f.WriteString(strconv.Itoa(score))
 }
 
 // scoreOf tells the desktop's own programs from the job's.

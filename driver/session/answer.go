@@ -14,6 +14,16 @@ import (
 
 var errNoDesktop = &dialhome.Error{Kind: dialhome.KindState, Message: "no desktop runs in this session"}
 
+// answer replies with a body and files, or says why there are none; then files is not
+// looked at.
+func (l *link) answer(id uint64, body any, err error, files ...*os.File) {
+	if err != nil {
+		l.reply(id, nil, asError(err))
+		return
+	}
+	l.reply(id, body, nil, files...)
+}
+
 // running is the desktop there is; nil while there is none, as before its start and asleep.
 func (s *session) running() *desktop.Desktop {
 	s.mu.Lock()
@@ -30,11 +40,7 @@ func (s *session) handleDial(l *link, packet dialhome.Packet) {
 	if err == nil {
 		f, err = s.dialPeer(request.Peer)
 	}
-	if err != nil {
-		l.reply(packet.ID, nil, asError(err))
-		return
-	}
-	l.reply(packet.ID, nil, nil, f)
+	l.answer(packet.ID, nil, err, f)
 }
 
 func (s *session) dialPeer(peer dialhome.Peer) (*os.File, error) {

@@ -75,11 +75,7 @@ func (s *session) handleBrowserOpen(l *link, packet dialhome.Packet) {
 	if err == nil {
 		opened, err = s.openAddress(request.URL)
 	}
-	if err != nil {
-		l.reply(packet.ID, nil, asError(err))
-		return
-	}
-	l.reply(packet.ID, opened, nil)
+	l.answer(packet.ID, opened, err)
 }
 
 // handleBrowserClose ends the browser as it is ended before a sleep. One that does not run
@@ -91,11 +87,7 @@ func (s *session) handleBrowserClose(l *link, packet dialhome.Packet) {
 		defer cancel()
 		err = b.Quit(ctx)
 	}
-	if err != nil {
-		l.reply(packet.ID, nil, asError(err))
-		return
-	}
-	l.reply(packet.ID, nil, nil)
+	l.answer(packet.ID, nil, err)
 }
 
 // openAddress checks the address once more: it comes from programs of the desktop, too.

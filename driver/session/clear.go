@@ -15,14 +15,17 @@ const clearLimit = 4 * time.Second
 // handleClear ends what a person who takes the screen must not have beside them.
 func (s *session) handleClear(l *link, packet dialhome.Packet) {
 	var request dialhome.Clear
-	if err := dialhome.Decode(packet.Body, &request); err != nil {
-		l.reply(packet.ID, nil, asError(err))
-		return
+	err := dialhome.Decode(packet.Body, &request)
+	if err == nil {
+		err = s.clear(request)
 	}
+	l.answer(packet.ID, nil, err)
+}
+
+func (s *session) clear(request dialhome.Clear) error {
 	d := s.running()
 	if d == nil {
-		l.reply(packet.ID, nil, errNoDesktop)
-		return
+		return errNoDesktop
 	}
 	ctx, cancel := context.WithTimeout(s.stopping, clearLimit)
 	defer cancel()
@@ -31,9 +34,5 @@ func (s *session) handleClear(l *link, packet dialhome.Packet) {
 		clear = d.Clear
 		s.quitBrowser(ctx) // it would be killed, and lose the newest logins (BRW-12)
 	}
-	if err := clear(ctx); err != nil {
-		l.reply(packet.ID, nil, asError(err))
-		return
-	}
-	l.reply(packet.ID, nil, nil)
+	return clear(ctx)
 }

@@ -36,11 +36,7 @@ func (s *session) handleDesk(l *link, packet dialhome.Packet, passed []*dialhome
 	ctx, cancel := context.WithTimeout(s.stopping, deskLimit)
 	defer cancel()
 	answer, err := askDesk(ctx, d, packet, passed)
-	if err != nil {
-		l.reply(packet.ID, nil, asError(err))
-		return
-	}
-	l.reply(packet.ID, answer, nil)
+	l.answer(packet.ID, answer, err)
 }
 
 func askDesk(ctx context.Context, d *desktop.Desktop, packet dialhome.Packet, passed []*dialhome.Descriptor) (any, error) {

@@ -17,10 +17,9 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/botscreen/botscreen/driver/browser"
 	"github.com/botscreen/botscreen/driver/desktop"
+	"github.com/botscreen/botscreen/driver/process"
 	"github.com/botscreen/botscreen/driver/session/dialhome"
 )
 
@@ -147,16 +146,8 @@ func readOpen(r io.Reader) (dialhome.BrowserOpen, error) {
 
 // ofOurUID lets in what the directory lets through already: the screen's own programs.
 func ofOurUID(conn *net.UnixConn) error {
-	raw, err := conn.SyscallConn()
+	cred, err := process.Peer(conn)
 	if err != nil {
-		return err
-	}
-	var cred *unix.Ucred
-	var failure error
-	err = raw.Control(func(fd uintptr) {
-		cred, failure = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
-	})
-	if err := errors.Join(err, failure); err != nil {
 		return err
 	}
 	if int(cred.Uid) != os.Geteuid() {

@@ -15,19 +15,19 @@ const pageLimit = 3 * time.Second
 
 // handleBrowserPage says what people see of a browser that runs; it starts none.
 func (s *session) handleBrowserPage(l *link, packet dialhome.Packet) {
+	page, err := s.pageInFront()
+	l.answer(packet.ID, page, err)
+}
+
+func (s *session) pageInFront() (dialhome.BrowserPage, error) {
 	b, err := s.browsing()
 	if err != nil {
-		l.reply(packet.ID, nil, asError(err))
-		return
+		return dialhome.BrowserPage{}, err
 	}
 	ctx, cancel := context.WithTimeout(s.stopping, pageLimit)
 	defer cancel()
 	front, err := b.Front(ctx)
-	if err != nil {
-		l.reply(packet.ID, nil, asError(err))
-		return
-	}
-	l.reply(packet.ID, dialhome.BrowserPage{Origin: originOf(front.URL), Filled: front.Filled}, nil)
+	return dialhome.BrowserPage{Origin: originOf(front.URL), Filled: front.Filled}, err
 }
 
 // handleBrowserRenew gives a person a page without what the agent left; it starts no
@@ -38,11 +38,7 @@ func (s *session) handleBrowserRenew(l *link, packet dialhome.Packet) {
 	if err == nil {
 		err = s.renewPage(request.Fresh)
 	}
-	if err != nil {
-		l.reply(packet.ID, nil, asError(err))
-		return
-	}
-	l.reply(packet.ID, nil, nil)
+	l.answer(packet.ID, nil, err)
 }
 
 func (s *session) renewPage(fresh bool) error {

@@ -70,11 +70,7 @@ func (s *session) handleSignal(l *link, packet dialhome.Packet) {
 			err = s.signalPrograms(sig)
 		}
 	}
-	if err != nil {
-		l.reply(packet.ID, nil, asError(err))
-		return
-	}
-	l.reply(packet.ID, nil, nil)
+	l.answer(packet.ID, nil, err)
 }
 
 // signalPrograms reaches every program on the desktop but the X server: a signal meant

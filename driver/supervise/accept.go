@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/botscreen/botscreen/driver/process"
 	"github.com/botscreen/botscreen/driver/session/dialhome"
 )
 
@@ -44,7 +45,7 @@ func (l *link) serve(listener *net.UnixListener) error {
 
 // take makes c the session's line, or says why not.
 func (l *link) take(c *net.UnixConn) (refusal string) {
-	cred, err := peerCredentials(c)
+	cred, err := process.Peer(c)
 	if err != nil {
 		return "no credentials"
 	}
@@ -233,17 +234,4 @@ func (l *link) deliver(on *line, packet dialhome.Packet, passed []*dialhome.Desc
 	}
 	r.answer <- answer{packet: packet, passed: passed}
 	return nil
-}
-
-func peerCredentials(c *net.UnixConn) (*unix.Ucred, error) {
-	raw, err := c.SyscallConn()
-	if err != nil {
-		return nil, err
-	}
-	var cred *unix.Ucred
-	var failure error
-	err = raw.Control(func(fd uintptr) {
-		cred, failure = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
-	})
-	return cred, errors.Join(err, failure)
 }

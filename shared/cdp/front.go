@@ -57,23 +57,17 @@ const glanceAt = `({
 func (m *Mux) look(ctx context.Context, t Target) (seen glance, err error) {
 	ctx, cancel := context.WithTimeout(ctx, pageLimit)
 	defer cancel()
-	var attached struct{ SessionID string }
-	if err := m.Call(ctx, "", "Target.attachToTarget", map[string]any{"targetId": t.ID, "flatten": true}, &attached); err != nil {
+	session, detach, err := m.Attach(ctx, t.ID)
+	if err != nil {
 		return seen, err
 	}
-	defer func() { // it is not waited for, nor does it end with ctx
-		go func() {
-			bounded, cancel := context.WithTimeout(context.Background(), detachTimeout)
-			defer cancel()
-			_ = m.Call(bounded, "", "Target.detachFromTarget", map[string]string{"sessionId": attached.SessionID}, nil)
-		}()
-	}()
+	defer detach()
 	var tree struct{ FrameTree frameTree }
-	if err := m.Call(ctx, attached.SessionID, "Page.getFrameTree", nil, &tree); err != nil {
+	if err := m.Call(ctx, session, "Page.getFrameTree", nil, &tree); err != nil {
 		return seen, err
 	}
 	for i, frame := range tree.FrameTree.all(nil) {
-		in, err := m.glance(ctx, attached.SessionID, frame)
+		in, err := m.glance(ctx, session, frame)
 		switch {
 		case err != nil && i == 0:
 			return seen, err

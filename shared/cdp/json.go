@@ -8,6 +8,8 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+
+	"github.com/botscreen/botscreen/shared/form"
 )
 
 // Target is something that a client can attach to, such as a page. Its words are the
@@ -31,6 +33,22 @@ func (m *Mux) Targets(ctx context.Context) ([]Target, error) {
 	}
 	err := m.Call(ctx, "", "Target.getTargets", nil, &list)
 	return list.TargetInfos, err
+}
+
+// Attach begins a session with a target, as Call takes it. detach ends it: nobody waits for
+// that, nor does it end with ctx.
+func (m *Mux) Attach(ctx context.Context, target string) (session string, detach func(), err error) {
+	var attached struct{ SessionID string }
+	if err := m.Call(ctx, "", "Target.attachToTarget", map[string]any{"targetId": target, "flatten": true}, &attached); err != nil {
+		return "", nil, err
+	}
+	return attached.SessionID, func() {
+		go func() {
+			bounded, cancel := context.WithTimeout(context.Background(), detachTimeout)
+			defer cancel()
+			_ = m.Call(bounded, "", "Target.detachFromTarget", map[string]string{"sessionId": attached.SessionID}, nil)
+		}()
+	}, nil
 }
 
 // handler serves what a debugging port serves. Its paths may end in a slash, as the
@@ -150,8 +168,8 @@ func described(r *http.Request, t Target) map[string]string {
 
 // validHost and validPrefix are what addresses are made of: nothing else gets into answers.
 var (
-	validHost   = form(`^[A-Za-z0-9._:\[\]-]{1,255}$`)
-	validPrefix = form(`^(/[A-Za-z0-9_-]{1,128}){1,4}$`)
+	validHost   = form.Of(`^[A-Za-z0-9._:\[\]-]{1,255}$`)
+	validPrefix = form.Of(`^(/[A-Za-z0-9_-]{1,128}){1,4}$`)
 )
 
 // base is the address of the endpoint as the client of this request reaches it (BRW-06).

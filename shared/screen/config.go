@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/botscreen/botscreen/shared/form"
 )
 
 // Config is a screen as a user writes it, in a job's `config {}` or in Terraform.
@@ -153,10 +155,10 @@ func (s Spec) Deadline(chosen Isolation) time.Duration {
 
 // keyboardLayout goes to xkbcomp; the form is the one of rule X42.
 var (
-	keyboardLayout = form(`^[a-z]{2,8}(\([a-z0-9_-]+\))?(,[a-z]{2,8}(\([a-z0-9_-]+\))?){0,3}$`)
+	keyboardLayout = form.Of(`^[a-z]{2,8}(\([a-z0-9_-]+\))?(,[a-z]{2,8}(\([a-z0-9_-]+\))?){0,3}$`)
 	// imageReference is what an engine may be asked for: one word that is no option.
-	imageReference = form(`^[a-zA-Z0-9/][a-zA-Z0-9._:/@-]{0,511}$`)
-	envName        = form(`^[A-Za-z_][A-Za-z0-9_]{0,127}$`)
+	imageReference = form.Of(`^[a-zA-Z0-9/][a-zA-Z0-9._:/@-]{0,511}$`)
+	envName        = form.Of(`^[A-Za-z_][A-Za-z0-9_]{0,127}$`)
 )
 
 const (

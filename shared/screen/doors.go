@@ -9,6 +9,8 @@ import (
 	"path"
 	"strconv"
 	"strings"
+
+	"github.com/botscreen/botscreen/shared/form"
 )
 
 // AgentSocket is the agent's door in the alloc's shared directory (threats.md X33).
@@ -33,8 +35,8 @@ type ViewerListener struct {
 }
 
 var (
-	portLabel = form(`^[a-zA-Z0-9][a-zA-Z0-9_-]{0,127}$`)
-	groupName = form(`^([a-z_][a-z0-9_-]{0,31}|[0-9]{1,10})$`)
+	portLabel = form.Of(`^[a-zA-Z0-9][a-zA-Z0-9_-]{0,127}$`)
+	groupName = form.Of(`^([a-z_][a-z0-9_-]{0,31}|[0-9]{1,10})$`)
 )
 
 const maxSocketUIDs = 32

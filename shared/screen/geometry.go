@@ -5,6 +5,8 @@ package screen
 import (
 	"fmt"
 	"strconv"
+
+	"github.com/botscreen/botscreen/shared/form"
 )
 
 // Bounds of a desktop's size in pixels: below, Xfce's panel no longer fits;
@@ -43,7 +45,7 @@ func (g *Geometry) UnmarshalText(text []byte) error {
 	return nil
 }
 
-var geometryForm = form(`^([0-9]{1,5})x([0-9]{1,5})$`)
+var geometryForm = form.Of(`^([0-9]{1,5})x([0-9]{1,5})$`)
 
 var geometryWant = fmt.Sprintf("must be WIDTHxHEIGHT in pixels, from %dx%d to %dx%d",
 	MinWidthPx, MinHeightPx, MaxWidthPx, MaxHeightPx)

@@ -5,13 +5,15 @@ package screen
 import (
 	"crypto/sha256"
 	"encoding/hex"
+
+	"github.com/botscreen/botscreen/shared/form"
 )
 
 // Profile is the named bot that owns one screen at a time.
 type Profile string
 
 // pathPart is what may stand in a path as it is (rule X42).
-var pathPart = form(`^[a-z0-9][a-z0-9-]{0,62}$`)
+var pathPart = form.Of(`^[a-z0-9][a-z0-9-]{0,62}$`)
 
 // profileWant says what a profile name must look like.
 const profileWant = "must be 1 to 63 lower-case letters, digits and hyphens, starting with a letter or digit"

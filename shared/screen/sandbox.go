@@ -8,6 +8,8 @@ import (
 	"path"
 	"slices"
 	"strings"
+
+	"github.com/botscreen/botscreen/shared/form"
 )
 
 // NetworkMode is the network of a container.
@@ -57,7 +59,7 @@ const (
 	maxLabels, maxLabelBytes   = 32, 256
 )
 
-var labelName = form(`^[a-zA-Z0-9]([a-zA-Z0-9._/-]{0,126}[a-zA-Z0-9])?$`)
+var labelName = form.Of(`^[a-zA-Z0-9]([a-zA-Z0-9._/-]{0,126}[a-zA-Z0-9])?$`)
 
 // reservedLabels would take the container for somebody else's: ours, or Nomad's (DOC-07).
 var reservedLabels = []string{"botscreen.", "com.hashicorp.nomad."}

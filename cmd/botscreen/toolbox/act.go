@@ -35,9 +35,8 @@ func (b *Box) addActions(s *mcp.Server) {
 
 // add makes a tool of one action.
 func add[In any](b *Box, s *mcp.Server, name, title, description string, actionOf func(In) action.Action) {
-	no := false
 	tool := &mcp.Tool{Name: name, Description: description + " Take a screenshot afterwards to see what it did.",
-		Annotations: &mcp.ToolAnnotations{Title: title, DestructiveHint: &no}}
+		Annotations: changing(title)}
 	mcp.AddTool(s, tool, func(ctx context.Context, _ *mcp.CallToolRequest, in In) (*mcp.CallToolResult, any, error) {
 		return says("done: %s", name), nil, b.act(ctx, name, actionOf(in))
 	})

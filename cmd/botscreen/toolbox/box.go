@@ -50,6 +50,21 @@ func says(format string, args ...any) *mcp.CallToolResult {
 	return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: fmt.Sprintf(format, args...)}}}
 }
 
+// shows is a result of a picture and a sentence or more about it.
+func shows(picture []byte, format control.ImageFormat, text string) *mcp.CallToolResult {
+	return &mcp.CallToolResult{Content: []mcp.Content{
+		&mcp.ImageContent{Data: picture, MIMEType: format.MediaType()},
+		&mcp.TextContent{Text: text},
+	}}
+}
+
+// changing are the hints of a tool that changes something on the screen and takes nothing
+// away.
+func changing(title string) *mcp.ToolAnnotations {
+	no := false
+	return &mcp.ToolAnnotations{Title: title, DestructiveHint: &no}
+}
+
 // readOnly are the hints of a tool that changes nothing on the screen.
 func readOnly(title string) *mcp.ToolAnnotations {
 	return &mcp.ToolAnnotations{Title: title, ReadOnlyHint: true}

@@ -72,11 +72,7 @@ func (b *Box) drive(ctx context.Context) (*driver, error) {
 	}
 	// Opened between two looks at one lease it belongs to that.
 	d.epoch = held.Epoch
-	now, err := b.agentHolds(ctx)
-	if err == nil && now.Epoch != held.Epoch {
-		err = control.FromLease(&lease.ChangedError{Seen: held.Epoch, Now: now.Epoch})
-	}
-	if err != nil {
+	if err := b.stillHolds(ctx, held.Epoch); err != nil {
 		d.close()
 		return nil, err
 	}
@@ -91,6 +87,15 @@ func (b *Box) agentHolds(ctx context.Context) (lease.Public, error) {
 		err = control.FromLease(&lease.HeldError{Lease: held})
 	}
 	return held, err
+}
+
+// stillHolds says what has become of the lease of this epoch, which was the agent's.
+func (b *Box) stillHolds(ctx context.Context, epoch lease.Epoch) error {
+	now, err := b.agentHolds(ctx)
+	if err == nil && now.Epoch != epoch {
+		err = control.FromLease(&lease.ChangedError{Seen: epoch, Now: now.Epoch})
+	}
+	return err
 }
 
 func (b *Box) connect(ctx context.Context) (*driver, error) {

@@ -18,9 +18,8 @@ import (
 )
 
 func (b *Box) addHumans(s *mcp.Server) {
-	no := false
 	mcp.AddTool(s, &mcp.Tool{
-		Name: "request_human", Annotations: &mcp.ToolAnnotations{Title: "Ask for a person", DestructiveHint: &no},
+		Name: "request_human", Annotations: changing("Ask for a person"),
 		Description: "Ask for a person to take the screen, for what only a person should do: a login, a code from their phone, a CAPTCHA, a payment, a decision. People see your reason. " +
 			"Go on with wait_for_human. One request can be open at a time, six an hour.",
 	}, b.requestHuman)

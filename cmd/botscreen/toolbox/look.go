@@ -103,10 +103,7 @@ func picture(req control.ScreenshotRequest, shot control.Screenshot) *mcp.CallTo
 	if !req.Rect.Empty() || req.Scale < 1 {
 		text += " Coordinates of actions are pixels of the whole screen."
 	}
-	return &mcp.CallToolResult{Content: []mcp.Content{
-		&mcp.ImageContent{Data: shot.Data, MIMEType: shot.Format.MediaType()},
-		&mcp.TextContent{Text: text},
-	}}
+	return shows(shot.Data, shot.Format, text)
 }
 
 type waitArgs struct {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/creack/pty"
 	"golang.org/x/sys/unix"
+	"golang.org/x/term"
 
 	"github.com/botscreen/botscreen/driver/session/dialhome"
 )
@@ -152,27 +153,15 @@ func terminalPair() (far, near *os.File, err error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	if err := makeRaw(slave); err != nil {
+	err = control(slave, func(fd int) error {
+		_, err := term.MakeRaw(fd)
+		return err
+	})
+	if err != nil {
 		_, _ = master.Close(), slave.Close()
 		return nil, nil, err
 	}
 	return master, slave, nil
-}
-
-// makeRaw is cfmakeraw of termios(3).
-func makeRaw(f *os.File) error {
-	return control(f, func(fd int) error {
-		t, err := unix.IoctlGetTermios(fd, unix.TCGETS)
-		if err != nil {
-			return err
-		}
-		t.Iflag &^= unix.IGNBRK | unix.BRKINT | unix.PARMRK | unix.ISTRIP | unix.INLCR | unix.IGNCR | unix.ICRNL | unix.IXON
-		t.Oflag &^= unix.OPOST
-		t.Lflag &^= unix.ECHO | unix.ECHONL | unix.ICANON | unix.ISIG | unix.IEXTEN
-		t.Cflag = t.Cflag&^(unix.CSIZE|unix.PARENB) | unix.CS8
-		t.Cc[unix.VMIN], t.Cc[unix.VTIME] = 1, 0
-		return unix.IoctlSetTermios(fd, unix.TCSETS, t)
-	})
 }
 
 func control(f *os.File, do func(fd int) error) error {

@@ -121,17 +121,8 @@ func (i *inside) acceptAll(l *net.UnixListener) {
 }
 
 func (i *inside) isSession(c *net.UnixConn) bool {
-	raw, err := c.SyscallConn()
-	if err != nil {
-		return false
-	}
-	pid := 0
-	_ = raw.Control(func(fd uintptr) {
-		if cred, err := unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED); err == nil {
-			pid = int(cred.Pid)
-		}
-	})
-	return pid == i.session
+	cred, err := process.Peer(c)
+	return err == nil && int(cred.Pid) == i.session
 }
 
 func (i *inside) serveSession(conn *dialhome.Conn) {

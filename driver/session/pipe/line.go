@@ -284,11 +284,20 @@ func (l *line) keepBlank(id uint64, b *blank) {
 	}
 }
 
-func (l *line) takeBlank(id uint64) *blank {
+// answeredBlank is the blank that a packet is the good answer to; nil: none. One whose
+// request was refused is closed.
+func (l *line) answeredBlank(packet dialhome.Packet) *blank {
+	if packet.Op != "" || packet.ID == 0 {
+		return nil
+	}
 	l.mu.Lock()
-	defer l.mu.Unlock()
-	b := l.blanks[id]
-	delete(l.blanks, id)
+	b := l.blanks[packet.ID]
+	delete(l.blanks, packet.ID)
+	l.mu.Unlock()
+	if b != nil && !packet.OK {
+		b.close(l.m)
+		return nil
+	}
 	return b
 }
 
@@ -309,17 +318,11 @@ func (b *blank) close(m *mux) {
 // returnBlank sends what the session wrote before its answer goes. It is at most a window,
 // so nobody waits for credit.
 func (l *line) returnBlank(packet dialhome.Packet) error {
-	if packet.Op != "" || packet.ID == 0 {
-		return nil
-	}
-	b := l.takeBlank(packet.ID)
+	b := l.answeredBlank(packet)
 	if b == nil {
 		return nil
 	}
 	defer b.close(l.m)
-	if !packet.OK {
-		return nil
-	}
 	buffer := make([]byte, maxData)
 	content := io.NewSectionReader(b.end.file, 0, window)
 	for {
@@ -341,17 +344,11 @@ func (l *line) returnBlank(packet dialhome.Packet) error {
 // fillBlank writes what came before this answer: frames keep their order, so all of it is
 // there.
 func (l *line) fillBlank(packet dialhome.Packet) error {
-	if packet.Op != "" || packet.ID == 0 {
-		return nil
-	}
-	b := l.takeBlank(packet.ID)
+	b := l.answeredBlank(packet)
 	if b == nil {
 		return nil
 	}
 	defer b.close(l.m)
-	if !packet.OK {
-		return nil
-	}
 	data, whole := b.stream.all()
 	if !whole {
 		return &brokenError{"an answer before the file that belongs to it"}

@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/botscreen/botscreen/driver/process"
 )
 
 const (
@@ -190,19 +192,11 @@ func peerPID(conn net.Conn) (int, error) {
 	if !ok {
 		return 0, errors.New("it is no Unix socket")
 	}
-	raw, err := c.SyscallConn()
+	cred, err := process.Peer(c)
 	if err != nil {
 		return 0, err
 	}
-	pid := 0
-	var failure error
-	err = raw.Control(func(fd uintptr) {
-		cred, err := unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
-		if failure = err; err == nil {
-			pid = int(cred.Pid)
-		}
-	})
-	return pid, errors.Join(err, failure)
+	return int(cred.Pid), nil
 }
 
 // cpuOf is what this process and pid have used, in seconds; see getrusage(2) and

@@ -15,18 +15,9 @@ func (s *Server) addDesk(calls map[control.Call]handler, b Desk) {
 	calls[control.CallWindows] = asking(s.limits.desks, b.Windows)
 	calls[control.CallCursor] = asking(s.limits.desks, b.Cursor)
 	calls[control.CallReadClipboard] = asking(s.limits.desks, b.Clipboard)
-	calls[control.CallSetClipboard] = func(w http.ResponseWriter, r *http.Request, caller Caller) (any, error) {
-		var req control.ClipboardRequest
-		if err := decode(w, r, &req); err != nil {
-			return nil, err
-		}
-		leave, err := s.limits.desks.enter(r.Context())
-		if err != nil {
-			return nil, err
-		}
-		defer leave()
-		return struct{}{}, b.SetClipboard(r.Context(), caller, req)
-	}
+	calls[control.CallSetClipboard] = sending(s.limits.desks, func(ctx context.Context, caller Caller, req control.ClipboardRequest) (struct{}, error) {
+		return struct{}{}, b.SetClipboard(ctx, caller, req)
+	})
 }
 
 func asking[T any](limit limit, question func(context.Context, Caller) (T, error)) handler {
@@ -37,5 +28,21 @@ func asking[T any](limit limit, question func(context.Context, Caller) (T, error
 		}
 		defer leave()
 		return question(r.Context(), caller)
+	}
+}
+
+// sending is asking with a request.
+func sending[Request, Answer any](limit limit, do func(context.Context, Caller, Request) (Answer, error)) handler {
+	return func(w http.ResponseWriter, r *http.Request, caller Caller) (any, error) {
+		var req Request
+		if err := decode(w, r, &req); err != nil {
+			return nil, err
+		}
+		leave, err := limit.enter(r.Context())
+		if err != nil {
+			return nil, err
+		}
+		defer leave()
+		return do(r.Context(), caller, req)
 	}
 }

@@ -87,13 +87,13 @@ func (s *Server) handlers() map[control.Call]handler {
 		calls[control.CallScreenshot] = s.screenshot(b)
 	}
 	if b, ok := s.backend.(Actor); ok {
-		calls[control.CallInput] = s.input(b)
+		calls[control.CallInput] = sending(s.limits.inputs, b.Input)
 	}
 	if b, ok := s.backend.(Desk); ok {
 		s.addDesk(calls, b)
 	}
 	if b, ok := s.backend.(Opener); ok {
-		calls[control.CallOpenBrowser], calls[control.CallCloseBrowser] = s.openBrowser(b), bare(b.CloseBrowser)
+		calls[control.CallOpenBrowser], calls[control.CallCloseBrowser] = sending(s.limits.desks, b.OpenBrowser), bare(b.CloseBrowser)
 	}
 	if b, ok := s.backend.(Stopper); ok {
 		calls[control.CallStop] = stop(b)
