@@ -349,6 +349,30 @@ func (a *agent) botscreen(t *testing.T, args ...string) result {
 	return result{code: cmd.ProcessState.ExitCode(), stdout: stdout.String(), stderr: stderr.String()}
 }
 
+// begin starts our command, which goes on once it has said where it is, and reads that; it
+// ends with the test at the latest.
+func (a *agent) begin(t *testing.T, said any, args ...string) (cmd *exec.Cmd, stderr *bytes.Buffer) {
+	t.Helper()
+	cmd, stderr = exec.CommandContext(t.Context(), binary(t, "botscreen"), args...), &bytes.Buffer{}
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
+	cmd.WaitDelay = 10 * time.Second
+	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + a.dir, "TMPDIR=" + a.dir, "NOMAD_ADDR=" + a.addr, "NOMAD_TOKEN=" + a.token}
+	cmd.Stderr = stderr
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = cmd.Wait() })
+	if err := json.NewDecoder(stdout).Decode(said); err != nil {
+		_ = cmd.Wait()
+		t.Fatalf("botscreen %v: %v\n%s", args, err, stderr)
+	}
+	return cmd, stderr
+}
+
 // must runs our command and expects success.
 func (a *agent) must(t *testing.T, args ...string) string {
 	t.Helper()

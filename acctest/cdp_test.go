@@ -17,7 +17,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -70,24 +69,7 @@ type cdpPort struct{ Address, WebSocket string }
 
 func newCDPPort(t *testing.T, a *agent, args ...string) (p cdpPort) {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), binary(t, "botscreen"), append([]string{"cdp", "--json"}, args...)...)
-	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
-	cmd.WaitDelay = 10 * time.Second
-	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + a.dir, "NOMAD_ADDR=" + a.addr, "NOMAD_TOKEN=" + a.token}
-	var stderr bytes.Buffer
-	cmd.Stderr = &stderr
-	stdout, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = cmd.Wait() })
-	if err := json.NewDecoder(stdout).Decode(&p); err != nil {
-		_ = cmd.Wait()
-		t.Fatalf("botscreen cdp: %v\n%s", err, &stderr)
-	}
+	a.begin(t, &p, append([]string{"cdp", "--json"}, args...)...)
 	return p
 }
 

@@ -5,13 +5,11 @@ package acctest
 import (
 	"bytes"
 	"crypto/des"
-	"encoding/json"
 	"fmt"
 	"io"
 	"math/bits"
 	"net"
 	"os"
-	"os/exec"
 	"testing"
 )
 
@@ -20,23 +18,13 @@ import (
 func viewedOnAPort(t *testing.T, a *agent) {
 	a.must(t, "run", a.job(t, "ported"))
 	defer a.botscreen(t, "stop", "--force", "ported")
-	cmd := exec.CommandContext(t.Context(), binary(t, "botscreen"), "view", "--port", "0", "--json", "ported")
-	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + a.dir, "NOMAD_ADDR=" + a.addr, "NOMAD_TOKEN=" + a.token}
-	var stderr bytes.Buffer
-	cmd.Stderr = &stderr
-	stdout, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
 	var said struct {
 		Host, Password, Mode string
 		Port                 int
 	}
-	if err := json.NewDecoder(stdout).Decode(&said); err != nil || said.Host != "127.0.0.1" || len(said.Password) != 8 || said.Mode != "control" {
-		t.Fatalf("view: %v\n%s", err, &stderr)
+	cmd, stderr := a.begin(t, &said, "view", "--port", "0", "--json", "ported")
+	if said.Host != "127.0.0.1" || len(said.Password) != 8 || said.Mode != "control" {
+		t.Fatalf("view is on %q, its password has %d bytes, its mode is %q\n%s", said.Host, len(said.Password), said.Mode, stderr)
 	}
 	words, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", cmd.Process.Pid))
 	if err != nil || bytes.Contains(words, []byte(said.Password)) {
@@ -63,7 +51,7 @@ func viewedOnAPort(t *testing.T, a *agent) {
 	}
 	_ = conn.Close()
 	if err := cmd.Wait(); err != nil {
-		t.Errorf("the command ended with %v\n%s", err, &stderr)
+		t.Errorf("the command ended with %v\n%s", err, stderr)
 	}
 	a.must(t, "stop", "ported")
 	gone(t, a)

@@ -4,14 +4,9 @@ package acctest
 
 import (
 	"bytes"
-	"encoding/json"
 	"image"
 	"net"
-	"os"
-	"os/exec"
-	"syscall"
 	"testing"
-	"time"
 
 	"github.com/botscreen/botscreen/shared/rfb"
 )
@@ -19,25 +14,8 @@ import (
 // view runs `botscreen view --vnc` until the test ends and gives the path of its socket.
 func view(t *testing.T, a *agent, profile string) (socket string) {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), binary(t, "botscreen"), "view", "--vnc", "--json", profile)
-	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
-	cmd.WaitDelay = 10 * time.Second
-	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + a.dir, "TMPDIR=" + a.dir, "NOMAD_ADDR=" + a.addr, "NOMAD_TOKEN=" + a.token}
-	var stderr bytes.Buffer
-	cmd.Stderr = &stderr
-	stdout, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = cmd.Wait() })
 	var said struct{ Socket string }
-	if err := json.NewDecoder(stdout).Decode(&said); err != nil {
-		_ = cmd.Wait()
-		t.Fatalf("view: %v\n%s", err, &stderr)
-	}
+	a.begin(t, &said, "view", "--vnc", "--json", profile)
 	return said.Socket
 }
 

@@ -79,6 +79,12 @@ func (g *gated) get(t *testing.T, host, path string, header http.Header) (int, s
 		t.Fatal(err)
 	}
 	req.Host, req.Header = host, header
+	return answerTo(t, req)
+}
+
+// answerTo is the status and the body.
+func answerTo(t *testing.T, req *http.Request) (int, string) {
+	t.Helper()
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
 		t.Fatal(err)

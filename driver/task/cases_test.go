@@ -60,14 +60,7 @@ func TestNMD05LostRecord(t *testing.T) {
 	if err := os.RemoveAll(filepath.Join(n.settings.StateDir, "runs")); err != nil {
 		t.Fatal(err)
 	}
-	n.restart()
-	if err := n.Recover(t.Context(), v.ID, state); err != nil {
-		t.Fatal(err)
-	}
-	again, err := n.Get(v.ID)
-	if err != nil {
-		t.Fatal(err)
-	}
+	again := n.recovered(v.ID, state)
 	if got := xserver(t, again.View()); got != x {
 		t.Errorf("X server %v became %v", x, got)
 	}
@@ -124,14 +117,7 @@ func TestUnreadableRecord(t *testing.T) {
 	if err := os.WriteFile(records[0], []byte("{\"v\":1,\"sess"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	n.restart()
-	if err := n.Recover(t.Context(), v.ID, state); err != nil {
-		t.Fatal(err)
-	}
-	again, err := n.Get(v.ID)
-	if err != nil {
-		t.Fatal(err)
-	}
+	again := n.recovered(v.ID, state)
 	if got := xserver(t, again.View()); got != x {
 		t.Errorf("X server %v became %v", x, got)
 	}

@@ -152,14 +152,7 @@ func TestS11FrozenIsAdopted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	n.restart()
-	if err := n.Recover(t.Context(), v.ID, state); err != nil {
-		t.Fatal(err)
-	}
-	again, err := n.Get(v.ID)
-	if err != nil {
-		t.Fatal(err)
-	}
+	again := n.recovered(v.ID, state)
 	if _, err := client(again.View()).Screenshot(t.Context(), control.ScreenshotRequest{}); err != nil {
 		t.Fatal(err)
 	}

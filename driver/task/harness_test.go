@@ -103,6 +103,20 @@ func (n *node) restart() {
 	n.Manager = task.New(n.settings, []isolation.Boundary{&host.Boundary{Cgroups: groups}}, n.environ, log)
 }
 
+// recovered restarts the driver and gives it the task back that it knew.
+func (n *node) recovered(id task.ID, state []byte) *task.Task {
+	n.t.Helper()
+	n.restart()
+	if err := n.Recover(n.t.Context(), id, state); err != nil {
+		n.t.Fatal(err)
+	}
+	t, err := n.Get(id)
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	return t
+}
+
 type testWriter struct{ t *testing.T }
 
 func (w testWriter) Write(p []byte) (int, error) {

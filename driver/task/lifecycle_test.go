@@ -151,14 +151,7 @@ func TestN1DriverRestart(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	n.restart()
-	if err := n.Recover(t.Context(), v.ID, state); err != nil {
-		t.Fatal(err)
-	}
-	again, err := n.Get(v.ID)
-	if err != nil {
-		t.Fatal(err)
-	}
+	again := n.recovered(v.ID, state)
 	n.endWithTest(again)
 	if got := xserver(t, again.View()); got != x {
 		t.Fatalf("X server %v became %v", x, got)

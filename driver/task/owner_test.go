@@ -24,14 +24,7 @@ func TestP2RecordedOwner(t *testing.T) {
 		t.Fatal(err)
 	}
 	n.settings.AllowHost, n.settings.Order = false, []screen.Isolation{screen.Docker}
-	n.restart()
-	if err := n.Recover(t.Context(), v.ID, state); err != nil {
-		t.Fatal(err)
-	}
-	again, err := n.Get(v.ID)
-	if err != nil {
-		t.Fatal(err)
-	}
+	again := n.recovered(v.ID, state)
 	n.endWithTest(again)
 	if got := again.View(); !got.Running || got.SessionPID != v.SessionPID {
 		t.Fatalf("recovered %+v, it was %+v", got, v)
