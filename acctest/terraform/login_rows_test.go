@@ -32,9 +32,9 @@ func jwtBlock(token string) string {
 // logins: a login happens on first use and once for each provider, its token is used from
 // then on, and a refused one is told in words. The agent's own answer is left out here.
 func logins(b *bench) {
+	const login = "PUT /v1/acl"
 	whole := b.token
 	b.token = "" // an environment's token is not looked at
-	count := 0
 	b.proxy.hook(func(w http.ResponseWriter, r *http.Request) bool {
 		switch {
 		case r.URL.Path == "/v1/acl/token/self" && b.agent.kind == "embedded": // it has one token and does not tell of it
@@ -53,19 +53,19 @@ func logins(b *bench) {
 			_, _ = io.WriteString(w, "Permission denied")
 			return true
 		}
-		count++
 		w.Header().Set("Content-Type", "application/json")
 		_ = json.NewEncoder(w).Encode(api.ACLToken{SecretID: whole})
 		return true
 	})
 	b.config(jwtBlock("CANARY-jwt") + profileOf())
+	b.proxy.counts()
 	b.must("validate", "-no-color")
-	if count != 0 {
+	if n := b.proxy.counts()[login]; n != 0 {
 		b.Error("a login without a use")
 	}
 	b.settle()
-	if count == 0 || count > 3 { // a provider process for the plan, one for the apply, one for the next plan
-		b.Errorf("%d logins for an apply and a plan", count)
+	if n := b.proxy.counts()[login]; n == 0 || n > 3 { // a provider process for the plan, one for the apply, one for the next plan
+		b.Errorf("%d logins for an apply and a plan", n)
 	}
 	b.config(jwtBlock("CANARY-wrong") + profileOf())
 	o := b.run("plan", "-no-color")

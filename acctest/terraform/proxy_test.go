@@ -20,7 +20,8 @@ type proxy struct {
 	*httptest.Server
 	mu    sync.Mutex // guards what follows
 	count map[string]int
-	// before sees a request first; true: it has answered.
+	// before sees a request first; true: it has answered. It runs for several requests at
+	// once, so what it keeps is guarded; requests it has only to count are in counts.
 	before func(w http.ResponseWriter, r *http.Request) bool
 	// after sees an answer before the provider does.
 	after func(*http.Response) error
