@@ -9,7 +9,6 @@ import (
 	"encoding/hex"
 	"fmt"
 	"image"
-	"image/jpeg"
 	"image/png"
 	"math"
 	"sync"
@@ -34,20 +33,22 @@ func Thumbnail(img *image.RGBA) *image.RGBA { return Scale(img, Fit(sizeOf(img),
 
 // Encode writes img. Quality, from 1 to 100, is for JPEG alone.
 func Encode(img *image.RGBA, format Format, quality int) ([]byte, error) {
-	var out bytes.Buffer
+	var data []byte
 	var err error
 	switch format {
 	case PNG:
+		var out bytes.Buffer
 		err = pngEncoder.Encode(&out, img)
+		data = out.Bytes()
 	case JPEG:
-		err = jpeg.Encode(&out, img, &jpeg.Options{Quality: quality})
+		data, err = encodeJPEG(img, quality)
 	default:
 		err = fmt.Errorf("%q is not one of png, jpeg", string(format))
 	}
 	if err != nil {
 		return nil, fmt.Errorf("encode picture: %w", err)
 	}
-	return out.Bytes(), nil
+	return data, nil
 }
 
 var pngEncoder = png.Encoder{CompressionLevel: png.BestSpeed, BufferPool: new(pngBuffers)}
