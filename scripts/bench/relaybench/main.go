@@ -6,7 +6,7 @@
 //
 //	relaybench transport ROUNDS      the picture's way to a viewer, beside a bare loop and websockify
 //	relaybench gate ROUNDS           the viewer's messages, beside a copy of the same bytes
-//	relaybench probe SOCKET KIND     calls without end, and says when it is refused and admitted
+//	relaybench probe SOCKET KIND     calls over and over, and says when it is refused and admitted
 //	relaybench thumbnail SOCKET FILE one thumbnail of a screen
 //	relaybench peer SOCKET           what transport's subjects relay between
 //	relaybench serve KIND SOCKET     one of transport's subjects
