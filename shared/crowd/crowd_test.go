@@ -13,14 +13,15 @@ import (
 
 const most = 4
 
-// hall is a server with a crowd: /hold waits until its body ends.
-func hall(t *testing.T) (addr string, holding chan struct{}) {
+// hall is a server with a crowd: /hold waits until its body ends. It tells when a request
+// is held, and when a connection is idle again, which its guest cannot see.
+func hall(t *testing.T) (addr string, holding, idle chan struct{}) {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	holding = make(chan struct{}, 100)
+	holding, idle = make(chan struct{}, 100), make(chan struct{}, 100)
 	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case "/hold":
@@ -41,9 +42,16 @@ func hall(t *testing.T) (addr string, holding chan struct{}) {
 		io.WriteString(w, "here")
 	})}
 	Bound(server, most)
+	state := server.ConnState
+	server.ConnState = func(conn net.Conn, now http.ConnState) {
+		state(conn, now)
+		if now == http.StateIdle {
+			idle <- struct{}{}
+		}
+	}
 	go server.Serve(ln)
 	t.Cleanup(func() { server.Close() })
-	return ln.Addr().String(), holding
+	return ln.Addr().String(), holding, idle
 }
 
 type guest struct {
@@ -86,7 +94,7 @@ func request(path string) string { return "GET " + path + " HTTP/1.1\r\nHost: x\
 // X34: of a thousand that begin a request and say no more, only a few are held, and
 // somebody who asks is answered beside them.
 func TestX34HalfOpen(t *testing.T) {
-	addr, _ := hall(t)
+	addr, _, _ := hall(t)
 	var silent []guest
 	for range 1000 {
 		silent = append(silent, come(t, addr, "GET / HTTP/1.1\r\nHos"))
@@ -106,7 +114,7 @@ func TestX34HalfOpen(t *testing.T) {
 // Who is being answered is not ended for others; where all are, a new one is refused,
 // and is let in again when one is done.
 func TestServingStays(t *testing.T) {
-	addr, holding := hall(t)
+	addr, holding, idle := hall(t)
 	var busy []guest
 	for range most {
 		busy = append(busy, come(t, addr, "POST /hold HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\n\r\n"))
@@ -119,6 +127,7 @@ func TestServingStays(t *testing.T) {
 	if !busy[0].answered() {
 		t.Error("it was ended while it was answered")
 	}
+	<-idle
 	// It is idle now, and the one that has waited longest.
 	late := come(t, addr, request("/"))
 	if !late.answered() {
@@ -132,7 +141,7 @@ func TestServingStays(t *testing.T) {
 
 // A hijacked connection counts no longer.
 func TestHijacked(t *testing.T) {
-	addr, _ := hall(t)
+	addr, _, _ := hall(t)
 	for range 3 * most {
 		g := come(t, addr, request("/hijack"))
 		if line, err := g.r.ReadString('\n'); err != nil || !strings.Contains(line, "101") {
