@@ -232,6 +232,7 @@ func TestRecoverRefusesRubbish(t *testing.T) {
 func TestD6OneScreenPerProfile(t *testing.T) {
 	n := newNode(t)
 	first, second := n.request("one"), n.request("one")
+	second.AllocID = "another-alloc" // or it would be the same task once more
 	var wait sync.WaitGroup
 	tasks := make([]*task.Task, 2)
 	errs := make([]error, 2)

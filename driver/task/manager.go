@@ -52,7 +52,7 @@ type Manager struct {
 
 	mu    sync.Mutex // guards all below
 	tasks map[ID]*Task
-	busy  map[string]ID // screens by hash: the task that has or starts it
+	busy  map[string]claim // screens by hash
 }
 
 // New makes a manager; it has no effect outside this process.
@@ -63,7 +63,7 @@ func New(settings Settings, boundaries []isolation.Boundary, nodeEnv []string, l
 		runs:       recordDir(filepath.Join(settings.StateDir, "runs")),
 		profiles:   recordDir(filepath.Join(settings.StateDir, "profiles")),
 		results:    recordDir(filepath.Join(settings.StateDir, "results")),
-		tasks:      map[ID]*Task{}, busy: map[string]ID{},
+		tasks:      map[ID]*Task{}, busy: map[string]claim{},
 	}
 	for _, b := range boundaries {
 		m.boundaries[b.Kind()] = b
@@ -111,34 +111,12 @@ func (m *Manager) Get(id ID) (*Task, error) {
 	return t, nil
 }
 
-// reserve gives a screen to a task, so that two starts of one profile make one screen.
-func (m *Manager) reserve(id ID, hash string) error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if _, ok := m.tasks[id]; ok {
-		return fmt.Errorf("task with ID %q already started", string(id))
-	}
-	if other, ok := m.busy[hash]; ok {
-		return &ProfileBusyError{Task: other}
-	}
-	m.busy[hash] = id
-	return nil
-}
-
-func (m *Manager) release(id ID, hash string) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.busy[hash] == id {
-		delete(m.busy, hash)
-	}
-}
-
 func (m *Manager) add(t *Task) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.tasks[t.record.TaskID] = t
-	if !t.over() {
-		m.busy[t.record.id().Hash()] = t.record.TaskID
+	if hash := t.record.id().Hash(); !t.over() && m.busy[hash].id != t.record.TaskID {
+		m.busy[hash] = claimOf(t.record)
 	}
 }
 

@@ -93,7 +93,7 @@ func (m *Manager) isLost(hash string, r runRecord) bool {
 }
 
 func (m *Manager) reapRun(ctx context.Context, hash string, r runRecord) {
-	if m.prepare() != nil || m.reserve(r.TaskID, hash) != nil {
+	if m.prepare() != nil || m.reserve(hash, claimOf(r)) != nil {
 		return
 	}
 	defer m.release(r.TaskID, hash)

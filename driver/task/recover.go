@@ -97,7 +97,7 @@ func (m *Manager) adopt(ctx context.Context, r runRecord) error {
 	if !ok {
 		return fmt.Errorf("recover task: this driver has no %s isolation", r.Isolation)
 	}
-	if err := m.reserve(r.TaskID, r.id().Hash()); err != nil {
+	if err := m.reserve(r.id().Hash(), claimOf(r)); err != nil {
 		return fmt.Errorf("recover task: %w", err)
 	}
 	sandbox, err := boundary.Adopt(ctx, r.Sandbox)

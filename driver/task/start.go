@@ -52,8 +52,12 @@ func (m *Manager) Start(ctx context.Context, request Request) (*Task, error) {
 	if err := m.prepare(); err != nil {
 		return nil, err
 	}
-	id := request.screenID()
-	if err := m.reserve(request.TaskID, id.Hash()); err != nil {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	id, settled := request.screenID(), make(chan struct{})
+	defer close(settled)
+	mine := claim{id: request.TaskID, alloc: request.AllocID, name: request.TaskName, settled: settled, cancel: cancel}
+	if err := m.reserveStart(ctx, id.Hash(), mine); err != nil {
 		return nil, err
 	}
 	s := &start{m: m, request: request, places: m.settings.places(id)}
@@ -85,6 +89,7 @@ func (s *start) run(ctx context.Context) (_ *Task, err error) {
 		s.resolveVolumes,
 		s.openLogs,
 		s.bringUp,
+		s.stillWanted,
 	}
 	for _, step := range steps {
 		if err := step(ctx); err != nil {
@@ -94,6 +99,15 @@ func (s *start) run(ctx context.Context) (_ *Task, err error) {
 	t := s.m.follow(s.record, s.sandbox, s.sup, s.lastSeq)
 	t.SetRegistryAuth(s.request.Spec.Docker.Auth)
 	return t, nil
+}
+
+// stillWanted gives up a screen that has become ready for a caller who is gone: an agent that
+// died meanwhile never learns of it, and nobody would end it.
+func (s *start) stillWanted(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("hand the screen over: %w", err)
+	}
+	return nil
 }
 
 func (s *start) onFailure(f func()) { s.undo = append(s.undo, f) }
