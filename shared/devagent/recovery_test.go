@@ -273,6 +273,62 @@ func TestTaskLostWhileNoAgentRuns(t *testing.T) {
 	stopAll(t, p.Client)
 }
 
+// Issue 7: an agent that is killed after it has told that an allocation ended, and before it
+// has taken everything away, leaves the rest to the next one. The log collector holds it up
+// here: it is stopped, and waited for.
+func TestKilledWhileTidying(t *testing.T) {
+	d := devagenttest.NewDirs(t)
+	p := devagenttest.StartProcess(t, d)
+	register(t, p.Client, shell("tidy", ticking, ""))
+	alloc := devagenttest.AwaitAllocs(t, p.Client, running("tidy"))[0].ID
+	await(t, func() bool { return collectors(t, d, alloc) == 1 })
+	pid := collectorOf(t, d, alloc)
+	if err := unix.Kill(pid, unix.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	stopAll(t, p.Client)
+	p.Kill()
+	if secretsOf(t, d, alloc) == 0 && os.Geteuid() == 0 {
+		t.Skip("the agent had the five seconds that it waits for a collector")
+	}
+	if err := unix.Kill(pid, unix.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	p = devagenttest.StartProcess(t, d)
+	await(t, func() bool { return collectors(t, d, alloc) == 0 && secretsOf(t, d, alloc) == 0 })
+	if got := one(t, p.Client, "tidy"); got.ClientStatus != api.AllocClientStatusComplete {
+		t.Errorf("the allocation is %s", got.ClientStatus)
+	}
+}
+
+// collectorOf is the pid that an allocation's record names.
+func collectorOf(t *testing.T, d devagenttest.Dirs, alloc string) int {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(d.Data, "client", alloc+".json"))
+	var tasks map[string]struct {
+		Logmon struct {
+			PID int `json:"pid"`
+		} `json:"logmon"`
+	}
+	if err == nil {
+		err = json.Unmarshal(text, &tasks)
+	}
+	if err != nil || tasks["t"].Logmon.PID <= 0 {
+		t.Fatalf("no collector in %s: %v", text, err)
+	}
+	return tasks["t"].Logmon.PID
+}
+
+// secretsOf counts what is mounted below an allocation's directory.
+func secretsOf(t *testing.T, d devagenttest.Dirs, alloc string) int {
+	t.Helper()
+	mounts, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.Count(string(mounts), filepath.Join(d.Data, "alloc", alloc)+"/")
+}
+
 func sessionOf(t *testing.T, pid int) int {
 	t.Helper()
 	sid, err := unix.Getsid(pid)

@@ -102,6 +102,27 @@ func (r *allocRunner) run(ctx context.Context) {
 	}
 }
 
+// settle ends what an earlier agent left of an allocation that it had reported as ended: it
+// may have died before everything was taken away.
+func (r *allocRunner) settle(ctx context.Context) {
+	defer close(r.done)
+	var err error
+	if r.records, err = openRecords(r.client.StateDir, r.id); err != nil {
+		r.client.Log.Error("ended allocation not tidied", "alloc", r.id, "error", err)
+		return
+	}
+	for _, t := range r.tasks {
+		t.cleanUp(ctx)
+	}
+	if ctx.Err() != nil {
+		return // the next agent goes on with it
+	}
+	r.mu.Lock()
+	r.network = formerNetwork(r.id)
+	r.mu.Unlock()
+	r.tearDown()
+}
+
 // setUp makes what all tasks share.
 func (r *allocRunner) setUp(ctx context.Context) error {
 	var err error

@@ -97,13 +97,14 @@ func (c *Client) sync(ctx context.Context, wg *sync.WaitGroup) {
 	for _, a := range all {
 		present[a.ID] = true
 		r := c.allocs[a.ID]
-		if r == nil && a.ClientTerminalStatus() {
-			continue
-		}
 		if r == nil {
 			r = newAllocRunner(c, a)
 			c.allocs[a.ID] = r
-			wg.Go(func() { r.run(ctx) })
+			run := r.run
+			if a.ClientTerminalStatus() {
+				run = r.settle // it had ended when this agent began
+			}
+			wg.Go(func() { run(ctx) })
 		}
 		r.update(a)
 	}

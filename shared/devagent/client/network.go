@@ -78,6 +78,15 @@ func (c *Client) supportsGroupNetwork(ctx context.Context, t *api.Task) error {
 	return nil
 }
 
+// formerNetwork finds the network that an earlier agent made for an allocation, or nil.
+func formerNetwork(allocID string) *network {
+	path := filepath.Join(netnsDir, allocID)
+	if _, err := os.Lstat(path); err != nil {
+		return nil
+	}
+	return &network{path: path}
+}
+
 func (r *allocRunner) leaveNetwork() {
 	r.mu.Lock()
 	n := r.network

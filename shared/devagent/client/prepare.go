@@ -56,13 +56,12 @@ func (t *taskRunner) startLogs(ctx context.Context) error {
 		}
 		t.stopLogs()
 	}
-	p, err := logmon.Start(ctx, t.alloc.client.Logmon, logmon.Spec{
+	spec := logmon.Spec{
 		Dir: t.alloc.dir.Logs(), Task: t.name, MaxFiles: *task.LogConfig.MaxFiles, MaxFileMB: *task.LogConfig.MaxFileSizeMB,
-	})
-	if err != nil {
-		return err
 	}
-	return t.alloc.records.update(t.name, func(one *record) { one.Logmon = &p })
+	return logmon.Start(ctx, t.alloc.client.Logmon, spec, func(p logmon.Process) error {
+		return t.alloc.records.update(t.name, func(one *record) { one.Logmon = &p })
+	})
 }
 
 // ensureLogs is startLogs for a task that runs already: without a collector it

@@ -32,7 +32,8 @@ type records struct {
 	tasks map[string]record
 }
 
-// openRecords reads the records of an allocation; none is none.
+// openRecords reads the records of an allocation; none is none. Those that cannot be read
+// can still be removed.
 func openRecords(dir, allocID string) (*records, error) {
 	r := &records{path: filepath.Join(dir, allocID+".json"), tasks: map[string]record{}}
 	text, err := os.ReadFile(r.path)
@@ -43,7 +44,7 @@ func openRecords(dir, allocID string) (*records, error) {
 		err = json.Unmarshal(text, &r.tasks)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("read task records %s: %w", r.path, err)
+		return r, fmt.Errorf("read task records %s: %w", r.path, err)
 	}
 	return r, nil
 }

@@ -65,11 +65,17 @@ func parseArgs(args []string) (Spec, error) {
 	return s, nil
 }
 
-// readyFD is where the collector says that it reads.
-const readyFD = 3
+// The collector's descriptors: where it says that it reads, and where it is told by letGo that
+// it has been kept. The end of the latter without a word is its starter's.
+const (
+	readyFD = 3
+	leashFD = 4
+	letGo   = 'k'
+)
 
-// Main is the collector process. args follow the name of the sub-command. It ends
-// at SIGTERM, after what is still in the FIFOs, and when its directory is gone.
+// Main is the collector process. args follow the name of the sub-command. It ends at
+// SIGTERM, after what is still in the FIFOs, when its directory is gone, and when its
+// starter dies before it has kept it.
 func Main(args []string) int {
 	spec, err := parseArgs(args)
 	if err != nil {
@@ -79,12 +85,23 @@ func Main(args []string) int {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
 	signal.Ignore(syscall.SIGHUP, syscall.SIGINT, syscall.SIGPIPE)
-	ready := os.NewFile(readyFD, "ready")
-	if err := spec.run(ctx, ready); err != nil {
+	kept, end := context.WithCancel(ctx)
+	defer end()
+	go hold(os.NewFile(leashFD, "leash"), end)
+	if err := spec.run(kept, os.NewFile(readyFD, "ready")); err != nil {
 		fmt.Fprintln(os.Stderr, "logmon:", err)
 		return 1
 	}
 	return 0
+}
+
+// hold ends the collector when the leash breaks before it is let go of.
+func hold(leash *os.File, end context.CancelFunc) {
+	var word [1]byte
+	if _, err := leash.Read(word[:]); err != nil || word[0] != letGo {
+		end()
+	}
+	_ = leash.Close()
 }
 
 // run collects until ctx is done or the directory is gone. It writes "ready" and

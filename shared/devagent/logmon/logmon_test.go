@@ -5,6 +5,7 @@ package logmon
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -28,12 +29,41 @@ func command() []string { return []string{os.Args[0], "logmon"} }
 func start(t *testing.T, dir string) (Spec, Process) {
 	t.Helper()
 	spec := Spec{Dir: dir, Task: "bot", MaxFiles: 2, MaxFileMB: 1}
-	p, err := Start(t.Context(), command(), spec)
-	if err != nil {
+	var p Process
+	if err := Start(t.Context(), command(), spec, func(started Process) error { p = started; return nil }); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = p.Stop(context.Background()) })
 	return spec, p
+}
+
+// keep is for collectors that do not start.
+func keep(Process) error { return errors.New("it was kept") }
+
+// Issue 7: an agent that dies between the start of a collector and its record leaves none
+// behind: the next agent's would share its FIFOs.
+func TestEndsUnlessKept(t *testing.T) {
+	var p Process
+	refused := errors.New("disk full")
+	err := Start(t.Context(), command(), Spec{Dir: t.TempDir(), Task: "bot", MaxFiles: 1, MaxFileMB: 1}, func(started Process) error {
+		if p = started; !p.Alive() {
+			t.Error("it did not wait for its record")
+		}
+		return refused
+	})
+	if !errors.Is(err, refused) {
+		t.Fatalf("start: %v", err)
+	}
+	deadline, tick := time.After(30*time.Second), time.NewTicker(5*time.Millisecond)
+	defer tick.Stop()
+	for p.Alive() {
+		select {
+		case <-tick.C:
+		case <-deadline:
+			_ = p.Stop(context.Background())
+			t.Fatal("a collector that nobody knows runs on")
+		}
+	}
 }
 
 func writer(t *testing.T, dir, stream string) *os.File {
@@ -202,13 +232,13 @@ func TestPlantedFIFOIsReplaced(t *testing.T) {
 
 func TestStartSaysWhy(t *testing.T) {
 	missing := filepath.Join(t.TempDir(), "missing")
-	if _, err := Start(t.Context(), command(), Spec{Dir: missing, Task: "bot", MaxFiles: 1, MaxFileMB: 1}); err == nil || !strings.Contains(err.Error(), missing) {
+	if err := Start(t.Context(), command(), Spec{Dir: missing, Task: "bot", MaxFiles: 1, MaxFileMB: 1}, keep); err == nil || !strings.Contains(err.Error(), missing) {
 		t.Errorf("no directory: %v", err)
 	}
-	if _, err := Start(t.Context(), []string{"/nonexistent/logmon"}, Spec{Dir: t.TempDir(), Task: "bot", MaxFiles: 1, MaxFileMB: 1}); err == nil {
+	if err := Start(t.Context(), []string{"/nonexistent/logmon"}, Spec{Dir: t.TempDir(), Task: "bot", MaxFiles: 1, MaxFileMB: 1}, keep); err == nil {
 		t.Error("no program: no error")
 	}
-	if _, err := Start(t.Context(), command(), Spec{Dir: t.TempDir(), Task: "bot"}); err == nil || !strings.Contains(err.Error(), "it ended at once") {
+	if err := Start(t.Context(), command(), Spec{Dir: t.TempDir(), Task: "bot"}, keep); err == nil || !strings.Contains(err.Error(), "it ended at once") {
 		t.Errorf("bad spec: %v", err)
 	}
 }

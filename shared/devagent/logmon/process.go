@@ -27,33 +27,59 @@ type Process struct {
 const readyTimeout = 10 * time.Second
 
 // Start makes the FIFOs and starts a collector for them, in a session of its own. It
-// returns when the collector reads. command is the program with its sub-command.
-func Start(ctx context.Context, command []string, spec Spec) (Process, error) {
+// returns when the collector reads and record has kept it. One whose starter dies before
+// that, or cannot keep it, ends by itself: nobody would find it again, and the next one
+// would read the same FIFOs. command is the program with its sub-command.
+func Start(ctx context.Context, command []string, spec Spec, record func(Process) error) error {
 	if err := MakeFIFOs(spec.Dir, spec.Task); err != nil {
-		return Process{}, err
+		return err
 	}
-	ours, theirs, err := os.Pipe()
+	ready, leash, cmd, err := spawn(command, spec)
 	if err != nil {
-		return Process{}, fmt.Errorf("start log collector: %w", err)
+		return fmt.Errorf("start log collector: %w", err)
 	}
-	defer func() { _ = ours.Close() }()
-	cmd := exec.Command(command[0], append(command[1:len(command):len(command)], spec.args()...)...)
-	cmd.Env = []string{"PATH=" + os.Getenv("PATH")}
-	cmd.Dir = "/"
-	cmd.ExtraFiles = []*os.File{theirs}
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	err = cmd.Start()
-	_ = theirs.Close()
-	if err != nil {
-		return Process{}, fmt.Errorf("start log collector: %w", err)
-	}
+	defer func() { _ = ready.Close(); _ = leash.Close() }()
 	// Reap it whenever it ends, for as long as this process is its parent.
 	go func() { _ = cmd.Wait() }()
-	if err := awaitReady(ctx, ours); err != nil {
+	if err := awaitReady(ctx, ready); err != nil {
 		_ = cmd.Process.Kill()
-		return Process{}, fmt.Errorf("start log collector: %w", err)
+		return fmt.Errorf("start log collector: %w", err)
 	}
-	return identify(cmd.Process.Pid)
+	p, err := identify(cmd.Process.Pid)
+	if err != nil {
+		return err
+	}
+	if err := record(p); err != nil {
+		return err
+	}
+	if _, err := leash.Write([]byte{letGo}); err != nil {
+		return fmt.Errorf("start log collector: %w", err)
+	}
+	return nil
+}
+
+// spawn starts the collector's process; ready is what it says, and leash what it waits for.
+func spawn(command []string, spec Spec) (ready, leash *os.File, cmd *exec.Cmd, err error) {
+	ready, says, err := os.Pipe()
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	defer func() { _ = says.Close() }()
+	held, leash, err := os.Pipe()
+	if err != nil {
+		_ = ready.Close()
+		return nil, nil, nil, err
+	}
+	defer func() { _ = held.Close() }()
+	cmd = exec.Command(command[0], append(command[1:len(command):len(command)], spec.args()...)...)
+	cmd.Env = []string{"PATH=" + os.Getenv("PATH")}
+	cmd.Dir = "/"
+	cmd.ExtraFiles = []*os.File{says, held} // readyFD and leashFD
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if err := cmd.Start(); err != nil {
+		return nil, nil, nil, errors.Join(err, ready.Close(), leash.Close())
+	}
+	return ready, leash, cmd, nil
 }
 
 func awaitReady(ctx context.Context, r *os.File) error {
