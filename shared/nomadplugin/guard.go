@@ -17,17 +17,26 @@ import (
 // guard stands before every call: one panicking call must not end the desktops' only manager.
 type guard struct {
 	logger hclog.Logger
-	first  func()
+	// first comes before the first call of all, use before the first of the driver's. Both
+	// come again with each later one.
+	first, use func()
+}
+
+func (g *guard) before(method string) {
+	g.first()
+	if uses(method) {
+		g.use()
+	}
 }
 
 func (g *guard) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (resp any, err error) {
-	g.first()
+	g.before(info.FullMethod)
 	defer g.recover(info.FullMethod, &err)
 	return next(ctx, req)
 }
 
 func (g *guard) stream(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) (err error) {
-	g.first()
+	g.before(info.FullMethod)
 	defer g.recover(info.FullMethod, &err)
 	return next(srv, stream)
 }

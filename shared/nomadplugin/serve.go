@@ -50,26 +50,29 @@ func NewLogger(name string) hclog.Logger {
 }
 
 // Serve offers the driver to the agent that started this process and returns when the agent ends it;
-// main should then return without touching the tasks. Started by anything else it prints what the
-// program is and exits with status 1. Serve does not set SIGPIPE to ignored but handles it, so that
+// main should then return without touching the tasks. When the agent dies before it has made use of
+// the driver the process exits. Started by anything else it prints what the program is and exits with
+// status 1. Serve does not set SIGPIPE to ignored but handles it, so that
 // the loss of the agent's pipe is harmless here while children start with the default.
 func Serve(driver Driver, logger hclog.Logger) {
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
+	used := make(chan struct{})
+	untilUsed(used, func() { os.Exit(0) })
+	g := &guard{logger: logger, first: sync.OnceFunc(adoptStdio), use: sync.OnceFunc(func() { close(used) })}
 	plugin.Serve(&plugin.ServeConfig{
 		HandshakeConfig: Handshake,
 		Plugins: plugin.PluginSet{
 			BasePluginName:   &servedBase{server: &baseServer{driver: driver}},
 			DriverPluginName: &servedDriver{server: &driverServer{driver: driver, logger: logger}},
 		},
-		GRPCServer: func(opts []grpc.ServerOption) *grpc.Server { return newGRPCServer(opts, logger, adoptStdio) },
+		GRPCServer: func(opts []grpc.ServerOption) *grpc.Server { return newGRPCServer(opts, g) },
 		Logger:     logger,
 	})
 }
 
-func newGRPCServer(opts []grpc.ServerOption, logger hclog.Logger, first func()) *grpc.Server {
+func newGRPCServer(opts []grpc.ServerOption, g *guard) *grpc.Server {
 	// The children of a driver have no business with the invitation of the agent.
 	_ = os.Unsetenv(Handshake.MagicCookieKey)
-	g := &guard{logger: logger, first: sync.OnceFunc(first)}
 	return grpc.NewServer(append(opts,
 		grpc.MaxRecvMsgSize(MaxMessageBytes),
 		grpc.ChainUnaryInterceptor(g.unary),
