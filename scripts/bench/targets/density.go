@@ -17,6 +17,7 @@ import (
 
 	"github.com/botscreen/botscreen/driver/process"
 	"github.com/botscreen/botscreen/shared/control"
+	"github.com/botscreen/botscreen/shared/screen"
 )
 
 const (
@@ -27,7 +28,7 @@ const (
 )
 
 // sleeper measures targets 11 and 15 on one screen: what its supervisor takes, running and
-// asleep, and a wake beside a start of the same screen.
+// asleep, a wake beside a start of the same screen, and how soon a frozen one shows itself.
 func (b *bench) sleeper(runs int) ([]row, error) {
 	var awake, asleep, starts, wakes []float64
 	for i := range runs {
@@ -42,11 +43,54 @@ func (b *bench) sleeper(runs int) ([]row, error) {
 		starts, wakes = append(starts, s.start), append(wakes, s.wake)
 		awake, asleep = append(awake, s.awake), append(asleep, s.asleep)
 	}
+	thaws, err := b.thaws(runs)
+	if err != nil {
+		return nil, err
+	}
 	return []row{
 		alone(11, "supervisor of a running screen (PSS)", "MB", awake).under(12),
 		alone(11, "supervisor of a sleeping screen (PSS)", "MB", asleep).under(8),
 		beside(15, "wake to ready, beside a start", "ms", wakes, starts).atMost(1.0),
+		alone(15, "thaw from frozen to the first picture", "ms", thaws).under(50),
 	}, nil
+}
+
+// thaws measures a picture of a frozen desktop, which has to go on for it: from the call
+// until the encoded picture is there.
+func (b *bench) thaws(runs int) (times []float64, err error) {
+	_, end, err := b.startScreenIn(2900, map[string]any{"isolation": "host", "idle_action": "freeze"})
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, end()) }()
+	ops, err := filepath.Glob(filepath.Join(b.dir, "run", "*", "op"))
+	if err != nil || len(ops) != 1 {
+		return nil, fmt.Errorf("%d operator sockets, %w", len(ops), err)
+	}
+	client := control.NewClient(control.Unix(ops[0]))
+	defer client.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
+	defer cancel()
+	for range runs {
+		time.Sleep(settle)
+		if err := client.Sleep(ctx); err != nil {
+			return nil, err
+		}
+		status, err := client.Status(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if status.State != screen.Frozen {
+			return nil, fmt.Errorf("it is %s, not frozen", status.State)
+		}
+		time.Sleep(settle)
+		began := time.Now()
+		if _, err := client.Screenshot(ctx, control.ScreenshotRequest{}); err != nil {
+			return nil, err
+		}
+		times = append(times, float64(time.Since(began))/float64(time.Millisecond))
+	}
+	return times, nil
 }
 
 type sleeperFigures struct{ start, wake, awake, asleep float64 }
