@@ -3,6 +3,7 @@
 package acctest
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
@@ -35,15 +36,21 @@ func TestChaos(t *testing.T) {
 	}
 	seed := number(t, "CHAOS_SEED", otherwise)
 	t.Logf("replay with CHAOS=%d CHAOS_SEED=%d", count, seed)
-	c := &chaos{t: t, a: newEmbeddedIn(t, smallState), rng: rand.New(rand.NewPCG(seed, 0)), survived: map[string]int{}}
+	sandboxes := boxes(t)
+	var options []string
+	for _, b := range sandboxes {
+		options = append(options, b.config)
+	}
+	c := &chaos{t: t, a: newEmbeddedIn(t, smallState, options...), rng: rand.New(rand.NewPCG(seed, 0)), survived: map[string]int{}}
+	t.Cleanup(c.explain)
 	for _, name := range []string{"red", "green", "blue"} {
-		v := &victim{name: name, hash: screen.ID{Namespace: "default", Profile: screen.Profile(name)}.Hash(), job: c.job(name)}
-		c.victims = append(c.victims, v)
-		c.a.must(t, "run", v.job)
-		c.settle(v, []string{"agent"})
+		c.join(name, box{})
+	}
+	for _, b := range sandboxes {
+		c.join(b.victim, b)
 	}
 	files := c.pluginFiles()
-	faults := append(slices.Clone(faults), stateFaults...)
+	faults := slices.Concat(faults, stateFaults, sandboxFaults)
 	for i := range count {
 		v := c.victims[c.rng.IntN(len(c.victims))]
 		f := faults[c.rng.IntN(len(faults))]
@@ -55,6 +62,16 @@ func TestChaos(t *testing.T) {
 	c.now = "the end"
 	c.leavesNothing(files)
 	c.report(count)
+}
+
+// join makes a screen one of the victims.
+func (c *chaos) join(name string, b box) {
+	c.now = "the start of " + name
+	v := &victim{name: name, hash: screen.ID{Namespace: "default", Profile: screen.Profile(name)}.Hash(), box: b}
+	v.job = c.job(v)
+	c.victims = append(c.victims, v)
+	c.a.must(c.t, "run", v.job)
+	c.settle(v, []string{"agent"})
 }
 
 func number(t *testing.T, name string, otherwise uint64) uint64 {
@@ -72,6 +89,7 @@ func number(t *testing.T, name string, otherwise uint64) uint64 {
 // victim is one screen and what must be true of it.
 type victim struct {
 	name, hash, job string
+	box             box // the zero one is the host
 	holder          string
 	epoch           uint64
 }
@@ -100,6 +118,8 @@ type fault struct {
 	name string
 	// ends says that the victim's desktop does not survive it.
 	ends bool
+	// asked says that the end was asked for, and has no reason to be told.
+	asked bool
 	// do returns who may hold the screen afterwards; nil: who held before.
 	do func(c *chaos, v *victim) []string
 	// possible is nil where it always is.
@@ -123,21 +143,21 @@ var faults = []fault{
 		c.a.awaitNode()
 		return nil
 	}},
-	{name: "/tmp cleaned", do: func(c *chaos, v *victim) []string { c.cleanTmp(v); return nil }},
+	{name: "/tmp cleaned", possible: onHost, do: func(c *chaos, v *victim) []string { c.cleanTmp(v); return nil }},
 	{name: "supervisor killed during a takeover", do: func(c *chaos, v *victim) []string {
 		return c.during(v, func() { c.kill(c.supervisorOf(v)) }, "take", v.name)
 	}},
 	{name: "plugin killed during a hand-back", do: func(c *chaos, v *victim) []string {
 		return c.during(v, func() { c.kill(plugins(c.a)...) }, "release", v.name)
 	}},
-	{name: "plugin killed during a start", ends: true, possible: agentHolds, do: func(c *chaos, v *victim) []string {
+	{name: "plugin killed during a start", ends: true, asked: true, possible: agentHolds, do: func(c *chaos, v *victim) []string {
 		c.a.must(c.t, "stop", v.name)
 		c.a.must(c.t, "run", "--detach", v.job)
 		c.pause(800 * time.Millisecond)
 		c.kill(plugins(c.a)...)
 		return nil
 	}},
-	{name: "agent killed during a start", ends: true, possible: agentHolds, do: func(c *chaos, v *victim) []string {
+	{name: "agent killed during a start", ends: true, asked: true, possible: agentHolds, do: func(c *chaos, v *victim) []string {
 		c.a.must(c.t, "stop", v.name)
 		c.a.must(c.t, "run", "--detach", v.job)
 		c.pause(800 * time.Millisecond)
@@ -146,12 +166,12 @@ var faults = []fault{
 		c.a.awaitNode()
 		return nil
 	}},
-	{name: "supervisor killed while the desktop sleeps", ends: true, possible: agentHolds, do: func(c *chaos, v *victim) []string {
+	{name: "supervisor killed while the desktop sleeps", ends: true, asked: true, possible: agentHolds, do: func(c *chaos, v *victim) []string {
 		c.a.must(c.t, "sleep", v.name)
 		c.kill(c.supervisorOf(v))
 		return nil
 	}},
-	{name: "supervisor killed while the desktop wakes", ends: true, possible: agentHolds, do: func(c *chaos, v *victim) []string {
+	{name: "supervisor killed while the desktop wakes", ends: true, asked: true, possible: agentHolds, do: func(c *chaos, v *victim) []string {
 		c.a.must(c.t, "sleep", v.name)
 		return c.during(v, func() { c.pause(500 * time.Millisecond); c.kill(c.supervisorOf(v)) }, "wake", v.name)
 	}},
@@ -194,10 +214,17 @@ func (c *chaos) strike(v *victim, f fault) bool {
 	if f.possible != nil && !f.possible(c, v) {
 		return false
 	}
-	before := xservers(c.a)
+	before, began := xservers(c.a), time.Now()
 	holders := f.do(c, v)
 	if holders == nil {
 		holders = []string{v.holder}
+	}
+	if f.ends {
+		// Until then everything looks as whole as before.
+		c.a.eventually("the end of the old X server of "+v.name+" ("+c.now+")", func() bool { return xservers(c.a)[v.hash] != before[v.hash] })
+	}
+	if f.ends && !f.asked {
+		c.told(v, began)
 	}
 	for _, other := range c.victims {
 		if other == v {
@@ -208,9 +235,6 @@ func (c *chaos) strike(v *victim, f fault) bool {
 		if after := xservers(c.a); (other != v || !f.ends) && after[other.hash] != before[other.hash] {
 			c.fatal("the X server %s of %s became %s", before[other.hash], other.name, after[other.hash])
 		}
-	}
-	if f.ends && f.possible == nil {
-		c.told(v)
 	}
 	c.alone()
 	c.normalize(v)
@@ -282,58 +306,6 @@ func (c *chaos) fenced(v *victim) {
 		c.fatal("the %s holds %s, and a screenshot says %s", v.holder, v.name, r)
 	}
 	_ = os.Remove(picture)
-	c.checks++
-}
-
-// told checks that the events say why the desktop ended.
-func (c *chaos) told(v *victim) {
-	c.a.eventually("the reason in the events of "+v.name+" ("+c.now+")", func() bool {
-		allocs, _, err := c.a.client().Jobs().Allocations(v.name, true, nil)
-		if err != nil {
-			return false
-		}
-		for _, stub := range allocs {
-			if state := stub.TaskStates[v.name]; state != nil {
-				for _, e := range state.Events {
-					if reason, ok := strings.CutPrefix(e.DisplayMessage, "Screen ended: "); ok && reason != "" {
-						return true
-					}
-				}
-			}
-		}
-		return false
-	})
-	c.checks++
-}
-
-// alone checks that each screen has one supervisor, one session and one X server, and that
-// nothing else of ours runs.
-func (c *chaos) alone() {
-	c.t.Helper()
-	c.a.eventually("one of everything ("+c.now+")", func() bool {
-		sessions, servers := map[string]int{}, map[string]int{}
-		run := filepath.Join(c.a.dir, "run") + "/"
-		for _, p := range processes() {
-			words := strings.Join(p.words, " ")
-			at := strings.Index(words, run)
-			if at < 0 {
-				continue
-			}
-			hash, _, _ := strings.Cut(words[at+len(run):], "/")
-			switch {
-			case len(p.words) > 1 && p.words[1] == "session":
-				sessions[hash]++
-			case filepath.Base(p.words[0]) == "Xvnc":
-				servers[hash]++
-			}
-		}
-		for _, v := range c.victims {
-			if sessions[v.hash] != 1 || servers[v.hash] != 1 {
-				return false
-			}
-		}
-		return len(sessions) == len(c.victims) && len(servers) == len(c.victims) && len(supervisors(c.a)) == len(c.victims)
-	})
 	c.checks++
 }
 
@@ -414,8 +386,8 @@ func (c *chaos) cleanTmp(v *victim) {
 }
 
 // job is a screen that is started again however often it ends.
-func (c *chaos) job(name string) string {
-	path := filepath.Join(c.t.TempDir(), name+".nomad.hcl")
+func (c *chaos) job(v *victim) string {
+	path := filepath.Join(c.t.TempDir(), v.name+".nomad.hcl")
 	writeFile(c.t, path, fmt.Sprintf(`
 job %[1]q {
   group "desk" {
@@ -429,7 +401,8 @@ job %[1]q {
       driver = "botscreen"
       config {
         profile            = %[1]q
-        isolation          = "host"
+        isolation          = %[3]q
+        image              = %[4]q
         geometry           = "640x480"
         min_free_memory_mb = 64
         start_timeout      = "60s"
@@ -442,74 +415,6 @@ job %[1]q {
     }
   }
 }
-`, name, map[bool]string{true: "freeze", false: "sleep"}[name == freezes]))
+`, v.name, map[bool]string{true: "freeze", false: "sleep"}[v.name == freezes], cmp.Or(v.box.kind, "host"), v.box.image))
 	return path
-}
-
-// pluginFiles counts the descriptors of the plugin.
-func (c *chaos) pluginFiles() int {
-	files := 0
-	for _, p := range plugins(c.a) {
-		entries, _ := os.ReadDir(fmt.Sprintf("/proc/%d/fd", p.pid))
-		files += len(entries)
-	}
-	return files
-}
-
-// leavesNothing stops everything and looks for what is left.
-func (c *chaos) leavesNothing(before int) {
-	c.a.eventually("as few descriptors in the plugin as at the start", func() bool { return c.pluginFiles() <= before })
-	for _, v := range c.victims {
-		c.a.must(c.t, "stop", "--force", v.name)
-	}
-	gone(c.t, c.a)
-	if left := staleLocks(c.t, "/tmp/.X220[0-9][0-9]-lock"); len(left) > 0 {
-		c.fatal("left in /tmp: %v", left)
-	}
-	mounts, err := os.ReadFile("/proc/self/mountinfo")
-	if n := strings.Count(string(mounts), c.a.dir); err != nil || n != 1 { // that of smallState
-		c.fatal("%d mounts are left: %v", n-1, err)
-	}
-	for _, v := range c.victims {
-		if left, err := filepath.Glob("/sys/fs/cgroup/*/botscreen/" + v.hash + "-*"); err != nil || len(left) > 0 {
-			c.fatal("cgroups are left: %v, %v", left, err)
-		}
-	}
-	c.checks += 5
-}
-
-// staleLocks are X locks of which the server is dead. A live one may be another test's.
-func staleLocks(t *testing.T, pattern string) (stale []string) {
-	t.Helper()
-	locks, err := filepath.Glob(pattern)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, path := range locks {
-		text, err := os.ReadFile(path)
-		if err != nil {
-			continue
-		}
-		if _, err := os.Stat("/proc/" + strings.TrimSpace(string(text))); err != nil {
-			stale = append(stale, path)
-		}
-	}
-	return stale
-}
-
-func (c *chaos) fatal(format string, args ...any) {
-	c.t.Helper()
-	c.a.showLog()
-	c.t.Fatalf("%s: %s", c.now, fmt.Sprintf(format, args...))
-}
-
-func (c *chaos) report(count int) {
-	total := 0
-	var lines []string
-	for name, n := range c.survived {
-		total += n
-		lines = append(lines, fmt.Sprintf("%4d  %s", n, name))
-	}
-	slices.Sort(lines)
-	c.t.Logf("%d faults of %d survived (the rest was not possible at its moment), %d checks:\n%s", total, count, c.checks, strings.Join(lines, "\n"))
 }
