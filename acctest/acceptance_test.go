@@ -186,7 +186,10 @@ func jobToStop(t *testing.T, a *agent) {
 		t.Errorf("/tmp/.X11-unix: %v, %v", info, err)
 	}
 	p := only(t, a)
-	a.must(t, "stop", "walker")
+	a.must(t, "stop", "--purge", "walker")
+	if left := screens(a); len(left) > 0 { // Nomad has forgotten the allocation by now
+		t.Errorf("stopped, there is %v", left)
+	}
 	gone(t, a)
 	if p.xserver.pid == 0 || len(xservers(a)) != 0 {
 		t.Errorf("X server %+v", p.xserver)

@@ -23,9 +23,9 @@ type agent struct {
 	dir   string
 	addr  string // host:port
 	token string
-	api   *api.Client
-	rpc   int  // port of a real server
-	guest bool // a client of another one's server, whose jobs are not its own
+	api   *api.Client // made once, for several CLIs at a time
+	rpc   int         // port of a real server
+	guest bool        // a client of another one's server, whose jobs are not its own
 	cmd   *exec.Cmd
 	done  chan struct{}
 }
@@ -58,6 +58,7 @@ func startEmbedded(t *testing.T, displays string) *agent {
 		t.Fatal(err)
 	}
 	a.token = strings.TrimSpace(string(token))
+	a.connect(t)
 	a.awaitNode(t)
 	return a
 }
@@ -101,13 +102,15 @@ client {
 acl { enabled = true }
 `, filepath.Join(a.dir, "data"), filepath.Join(a.dir, "plugins"), http, rpc, serf, http, rpc, serf, rpc))
 	a.run(t, path, "agent", "-config", config, "-config", filepath.Join(a.dir, "plugin.hcl"))
+	a.connect(t)
 	eventually(t, "the first token", func() bool {
-		token, _, err := a.client(t).ACLTokens().Bootstrap(nil)
+		token, _, err := a.api.ACLTokens().Bootstrap(nil)
 		if err == nil {
 			a.token = token.SecretID
 		}
 		return err == nil
 	})
+	a.api.SetSecretID(a.token)
 	a.awaitNode(t)
 	return a
 }
@@ -124,7 +127,7 @@ func prepare(t *testing.T, kind, displays string) *agent {
 	}
 	a := &agent{kind: kind, dir: dir}
 	t.Cleanup(func() {
-		a.end()
+		a.end(t)
 		if t.Failed() {
 			text, _ := os.ReadFile(filepath.Join(dir, "agent.log"))
 			lines := bytes.Split(bytes.TrimSpace(text), []byte("\n"))
@@ -132,7 +135,7 @@ func prepare(t *testing.T, kind, displays string) *agent {
 		}
 		_ = os.RemoveAll(dir)
 	})
-	for _, d := range []string{"plugins", "data"} {
+	for _, d := range []string{"plugins", "data", "tmp"} {
 		if err := os.Mkdir(filepath.Join(dir, d), 0o755); err != nil {
 			t.Fatal(err)
 		}
@@ -148,6 +151,16 @@ func prepare(t *testing.T, kind, displays string) *agent {
 	return a
 }
 
+// connect makes the client of whoever has the agent's token.
+func (a *agent) connect(t *testing.T) {
+	t.Helper()
+	client, err := api.NewClient(&api.Config{Address: "http://" + a.addr, SecretID: a.token})
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.api = client
+}
+
 func (a *agent) run(t *testing.T, name string, args ...string) {
 	t.Helper()
 	log, err := os.OpenFile(filepath.Join(a.dir, "agent.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
@@ -157,6 +170,7 @@ func (a *agent) run(t *testing.T, name string, args ...string) {
 	defer func() { _ = log.Close() }()
 	cmd := exec.Command(name, args...)
 	cmd.Stdout, cmd.Stderr = log, log
+	cmd.Env = append(os.Environ(), "TMPDIR="+filepath.Join(a.dir, "tmp")) // a killed agent leaves its plugins' sockets
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
@@ -173,60 +187,9 @@ func (a *agent) run(t *testing.T, name string, args ...string) {
 func (a *agent) awaitNode(t *testing.T) {
 	t.Helper()
 	eventually(t, "a ready node with the driver", func() bool {
-		nodes, _, err := a.client(t).Nodes().List(nil)
+		nodes, _, err := a.api.Nodes().List(nil)
 		return err == nil && len(nodes) == 1 && nodes[0].Status == "ready" && nodes[0].Drivers["botscreen"] != nil && nodes[0].Drivers["botscreen"].Healthy
 	})
-}
-
-func (a *agent) client(t *testing.T) *api.Client {
-	t.Helper()
-	if a.api == nil {
-		client, err := api.NewClient(&api.Config{Address: "http://" + a.addr})
-		if err != nil {
-			t.Fatal(err)
-		}
-		a.api = client
-	}
-	a.api.SetSecretID(a.token)
-	return a.api
-}
-
-// end stops every job, waits for the desktops and ends the agent.
-func (a *agent) end() {
-	if a.cmd == nil {
-		return
-	}
-	if !a.guest {
-		a.stopJobs()
-	}
-	_ = a.cmd.Process.Signal(syscall.SIGTERM)
-	select {
-	case <-a.done:
-	case <-time.After(20 * time.Second):
-		_ = a.cmd.Process.Kill()
-		<-a.done
-	}
-	a.cmd = nil
-}
-
-func (a *agent) stopJobs() {
-	if jobs, _, err := a.api.Jobs().List(nil); err == nil {
-		for _, j := range jobs {
-			_, _, _ = a.api.Jobs().Deregister(j.ID, true, nil)
-		}
-		for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
-			live := 0
-			all, _, _ := a.api.Allocations().List(nil)
-			for _, one := range all {
-				if one.ClientStatus == api.AllocClientStatusRunning || one.ClientStatus == api.AllocClientStatusPending {
-					live++
-				}
-			}
-			if live == 0 {
-				break
-			}
-		}
-	}
 }
 
 // eventually polls a state of another process that has no event of its own.

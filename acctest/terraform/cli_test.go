@@ -17,8 +17,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/hashicorp/nomad/api"
 )
 
 // bench is one test's place: a CLI, an agent behind a proxy, and a directory with a
@@ -57,13 +55,8 @@ func newBench(t *testing.T, c cli, a *agent) *bench {
 // cleanUp removes what a test that failed has left.
 func (b *bench) cleanUp() {
 	b.proxy.hook(nil)
-	c := b.agent.client(b.T)
-	jobs, _, _ := c.Jobs().ListOptions(&api.JobListOptions{Fields: &api.JobListFields{Meta: true}}, nil)
-	for _, j := range jobs {
-		if strings.Contains(j.ID, b.prefix) {
-			_, _, _ = c.Jobs().Deregister(j.ID, true, nil)
-		}
-	}
+	c := b.agent.api
+	b.agent.stopJobs(b.T, func(id string) bool { return strings.Contains(id, b.prefix) })
 	list, _, _ := c.Variables().PrefixList(b.prefix+"/", nil)
 	for _, v := range list {
 		_, _ = c.Variables().Delete(v.Path, nil)

@@ -250,11 +250,11 @@ func movedJob(b *bench) {
     }
   }
 }`, id, b.name("desk"))
-	parsed, err := b.agent.client(b.T).Jobs().ParseHCL(job, true)
+	parsed, err := b.agent.api.Jobs().ParseHCL(job, true)
 	if err != nil {
 		b.Fatal(err)
 	}
-	if _, _, err := b.agent.client(b.T).Jobs().Register(parsed, nil); err != nil {
+	if _, _, err := b.agent.api.Jobs().Register(parsed, nil); err != nil {
 		b.Fatal(err)
 	}
 	b.allocs(id, func(all []*api.AllocationListStub) bool { return running(all) == 1 })

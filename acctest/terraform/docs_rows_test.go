@@ -96,7 +96,7 @@ func exampleFleet(b *bench) {
 
 func (b *bench) jobs() []string {
 	b.Helper()
-	all, _, err := b.agent.client(b.T).Jobs().ListOptions(&api.JobListOptions{}, nil)
+	all, _, err := b.agent.api.Jobs().ListOptions(&api.JobListOptions{}, nil)
 	if err != nil {
 		b.Fatal(err)
 	}

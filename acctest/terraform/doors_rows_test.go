@@ -24,10 +24,10 @@ func viewerListener(b *bench) {
 	ca := newAuthority(b.T)
 	cert, key := ca.leaf("", time.Now().Add(time.Hour))
 	v := &api.Variable{Path: path, Items: api.VariableItems{"cert": cert, "key": key}}
-	if _, _, err := b.agent.client(b.T).Variables().Create(v, nil); err != nil {
+	if _, _, err := b.agent.api.Variables().Create(v, nil); err != nil {
 		b.Fatal(err)
 	}
-	b.Cleanup(func() { _, _ = b.agent.client(b.T).Variables().Delete(path, nil) })
+	b.Cleanup(func() { _, _ = b.agent.api.Variables().Delete(path, nil) })
 	listens := "viewer = { tls_cert = \"" + path + "#cert\", tls_key = \"" + path + "#key\" }\n  agent_socket = { mode = \"0600\" }\n  browser = { enabled = false }\n  cpu "
 	with := strings.Replace(desktopOf(b, "800x600"), "cpu ", listens, 1) + `
 data "botscreen_screen" "desk" {

@@ -61,7 +61,7 @@ func (b *bench) botscreen(args ...string) string {
 // agentStops ends a job by hand.
 func (b *bench) agentStops(id string) {
 	b.Helper()
-	if _, _, err := b.agent.client(b.T).Jobs().Deregister(id, true, nil); err != nil {
+	if _, _, err := b.agent.api.Jobs().Deregister(id, true, nil); err != nil {
 		b.Fatal(err)
 	}
 	b.allocs(id, func(all []*api.AllocationListStub) bool { return running(all) == 0 })

@@ -278,7 +278,7 @@ func imageCatalog(b *bench) {
 			b.Fatal(err)
 		}
 		v := &api.Variable{Path: b.prefix + "/catalog/docker", Items: map[string]string{"schema": "1", "spec": string(spec)}}
-		if _, _, err := b.agent.client(b.T).Variables().Update(v, nil); err != nil {
+		if _, _, err := b.agent.api.Variables().Update(v, nil); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -304,7 +304,7 @@ func imageGone(b *bench) {
 	b.config(d.config())
 	b.settle()
 	d.push("team/desk:1.4")
-	if _, err := b.agent.client(b.T).Variables().Delete(b.prefix+"/image/desk", nil); err != nil {
+	if _, err := b.agent.api.Variables().Delete(b.prefix+"/image/desk", nil); err != nil {
 		b.Fatal(err)
 	}
 	plan, o := b.plan()

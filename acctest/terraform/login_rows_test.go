@@ -81,7 +81,7 @@ func logins(b *bench) {
 
 // loginPolicy: a real Nomad verifies the token's signature and gives what a binding rule says.
 func loginPolicy(b *bench) {
-	c := b.agent.client(b.T)
+	c := b.agent.api
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		b.Fatal(err)

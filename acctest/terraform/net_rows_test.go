@@ -143,7 +143,7 @@ const screenPolicy = `namespace "default" {
 // withPolicy makes a token that may do only that.
 func (b *bench) withPolicy(name, jobs, variables string) string {
 	b.Helper()
-	acl, policy := b.agent.client(b.T), b.policy(name, jobs, variables)
+	acl, policy := b.agent.api, b.policy(name, jobs, variables)
 	token, _, err := acl.ACLTokens().Create(&api.ACLToken{Name: policy, Type: "client", Policies: []string{policy}}, nil)
 	if err != nil {
 		b.Fatal(err)
@@ -155,7 +155,7 @@ func (b *bench) withPolicy(name, jobs, variables string) string {
 // policy makes a policy with such rights on jobs and on this test's variables.
 func (b *bench) policy(name, jobs, variables string) string {
 	b.Helper()
-	acl, policy := b.agent.client(b.T).ACLPolicies(), name+"-"+b.prefix
+	acl, policy := b.agent.api.ACLPolicies(), name+"-"+b.prefix
 	if _, err := acl.Upsert(&api.ACLPolicy{Name: policy, Rules: fmt.Sprintf(screenPolicy, jobs, variables)}, nil); err != nil {
 		b.Fatal(err)
 	}

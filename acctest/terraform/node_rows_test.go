@@ -53,6 +53,7 @@ client {
 acl { enabled = true }
 `, filepath.Join(node.dir, "data"), filepath.Join(node.dir, "plugins"), pool, strings.TrimPrefix(node.addr, "127.0.0.1:"), b.agent.rpc))
 	node.start(b.T, path)
+	b.Cleanup(b.cleanUp) // before the node's end, which ends no job
 	return node, pool
 }
 
@@ -92,7 +93,7 @@ func nodeGone(b *bench) {
 		status("running")
 	}
 
-	nodes := b.agent.client(b.T).Nodes()
+	nodes := b.agent.api.Nodes()
 	if _, err := nodes.UpdateDrain(id, &api.DrainSpec{Deadline: time.Minute}, false, nil); err != nil {
 		b.Fatal(err)
 	}
@@ -119,13 +120,14 @@ func nodeGone(b *bench) {
 	node.start(b.T, nomad)
 	back(3)
 	b.destroy()
+	b.ended(node, b.name("desk"))
 }
 
 // nodeID waits for the ready node of a pool.
 func (b *bench) nodeID(pool string) (id string) {
 	b.Helper()
 	eventually(b.T, "a ready node of "+pool, func() bool {
-		all, _, err := b.agent.client(b.T).Nodes().List(nil)
+		all, _, err := b.agent.api.Nodes().List(nil)
 		for _, n := range all {
 			if d := n.Drivers["botscreen"]; n.NodePool == pool && n.Status == "ready" && d != nil && d.Healthy {
 				id = n.ID

@@ -75,7 +75,7 @@ func noSandbox(b *bench) {
 // it ever ran.
 func (b *bench) leavesNoJob(id string) {
 	b.Helper()
-	client := b.agent.client(b.T)
+	client := b.agent.api
 	if _, _, err := client.Jobs().Info(id, nil); err == nil || !strings.Contains(err.Error(), "job not found") {
 		b.Errorf("job %s is left: %v", id, err)
 	}
@@ -119,7 +119,7 @@ func driverRefuses(b *bench) {
 		if putsJob(r) {
 			b.withoutConstraints(r)
 		}
-		if all, _, err := b.agent.client(b.T).Jobs().Allocations(id, true, nil); err == nil {
+		if all, _, err := b.agent.api.Jobs().Allocations(id, true, nil); err == nil {
 			for _, a := range all {
 				if state := a.TaskStates["desktop"]; state != nil {
 					for _, e := range state.Events {

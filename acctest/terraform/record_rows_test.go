@@ -37,7 +37,7 @@ func profileOf(lines ...string) string {
 // record reads a record of this test as the API gives it.
 func (b *bench) record(path string) *api.Variable {
 	b.Helper()
-	v, _, err := b.agent.client(b.T).Variables().Peek(b.prefix+"/"+path, nil)
+	v, _, err := b.agent.api.Variables().Peek(b.prefix+"/"+path, nil)
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -63,7 +63,7 @@ func (b *bench) rewrite(path string, fields map[string]any) {
 		b.Fatal(err)
 	}
 	v.Items["spec"], v.Items["changed_by"] = string(text), "cli:ada"
-	if _, _, err := b.agent.client(b.T).Variables().Update(v, nil); err != nil {
+	if _, _, err := b.agent.api.Variables().Update(v, nil); err != nil {
 		b.Fatal(err)
 	}
 }
@@ -253,7 +253,7 @@ resource "botscreen_placement" "a" {
 	v := b.record("profile/desk") // another program's JSON: other order, spaces, null
 	v.Items["spec"] = `{ "look": "lean", "start_timeout": "90s", "idle_stop": "20m", "memory": 2048, "cpu": 1000, "dpi": 96, "depth": 24, "geometry": "1440x900",
 	  "min_free_memory_mb": 1536, "keyboard_layout": "us", "labels": {"lane": "blue"}, "secret_env": null, "env": {"A": "--lang=en --user-agent=a b"} }`
-	if _, _, err := b.agent.client(b.T).Variables().Update(v, nil); err != nil {
+	if _, _, err := b.agent.api.Variables().Update(v, nil); err != nil {
 		b.Fatal(err)
 	}
 	b.empty("-refresh=true")
@@ -268,7 +268,7 @@ resource "botscreen_placement" "a" {
 func recordGone(b *bench) {
 	b.config(profileOf() + fmt.Sprintf(placements, ""))
 	b.settle()
-	client := b.agent.client(b.T)
+	client := b.agent.api
 	for _, path := range []string{"/profile/desk", "/placement/p"} {
 		if _, err := client.Variables().Delete(b.prefix+path, nil); err != nil {
 			b.Fatal(err)
@@ -319,7 +319,7 @@ func newerRecord(b *bench) {
 	b.settle()
 	v := b.record("profile/desk")
 	v.Items["schema"] = "2"
-	if _, _, err := b.agent.client(b.T).Variables().Update(v, nil); err != nil {
+	if _, _, err := b.agent.api.Variables().Update(v, nil); err != nil {
 		b.Fatal(err)
 	}
 	b.fails(b.run("plan", "-no-color"), "This record was written by a newer version", "Nothing was overwritten", "Upgrade the provider")

@@ -67,10 +67,11 @@ func screenLife(b *bench) {
 		b.Errorf("%v became %v", first, second)
 	}
 	b.destroy()
-	if _, _, err := b.agent.client(b.T).Jobs().Info("botscreen-"+b.name("desk"), nil); err == nil || !strings.Contains(err.Error(), "job not found") {
+	b.ended(b.agent, b.name("desk"))
+	if _, _, err := b.agent.api.Jobs().Info("botscreen-"+b.name("desk"), nil); err == nil || !strings.Contains(err.Error(), "job not found") {
 		b.Errorf("the job after destroy: %v", err)
 	}
-	if left, _, _ := b.agent.client(b.T).Variables().PrefixList(b.prefix+"/", nil); len(left) != 0 {
+	if left, _, _ := b.agent.api.Variables().PrefixList(b.prefix+"/", nil); len(left) != 0 {
 		b.Errorf("records after destroy: %v", left)
 	}
 }
@@ -90,7 +91,7 @@ var _ = add(
 
 func (b *bench) job(id string) *api.Job {
 	b.Helper()
-	job, _, err := b.agent.client(b.T).Jobs().Info(id, nil)
+	job, _, err := b.agent.api.Jobs().Info(id, nil)
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -138,7 +139,7 @@ func jobChangedBetween(b *bench) {
 	b.proxy.once(putsJob, func(http.ResponseWriter, *http.Request) bool {
 		job := b.job(id)
 		job.Meta["other"] = "hand"
-		if _, _, err := b.agent.client(b.T).Jobs().Register(job, nil); err != nil {
+		if _, _, err := b.agent.api.Jobs().Register(job, nil); err != nil {
 			b.Error(err)
 		}
 		return false
@@ -170,7 +171,7 @@ func jobDrift(b *bench) {
 	} {
 		job := b.job(id)
 		edit(job)
-		if _, _, err := b.agent.client(b.T).Jobs().Register(job, nil); err != nil {
+		if _, _, err := b.agent.api.Jobs().Register(job, nil); err != nil {
 			b.Fatal(err)
 		}
 		plan, _ := b.plan()
@@ -216,7 +217,7 @@ func notInTime(b *bench) {
 	b.proxy.plainly(hide)
 	b.config(conf("800x600", "8s"))
 	b.fails(b.tryApply(), "did not start within 8s", "nomad alloc status", "Driver:", "the job was removed again")
-	if _, _, err := b.agent.client(b.T).Jobs().Info(id, nil); err == nil {
+	if _, _, err := b.agent.api.Jobs().Info(id, nil); err == nil {
 		b.Error("the job is left")
 	}
 	if _, held := b.state()[deskAddress]; held {
@@ -246,7 +247,7 @@ func alwaysRuns(b *bench) {
 	b.config(desktopOf(b, "800x600"))
 	b.settle()
 	id := "botscreen-" + b.name("desk")
-	if _, _, err := b.agent.client(b.T).Jobs().Deregister(id, false, nil); err != nil {
+	if _, _, err := b.agent.api.Jobs().Deregister(id, false, nil); err != nil {
 		b.Fatal(err)
 	}
 	b.allocs(id, func(all []*api.AllocationListStub) bool { return len(all) == 1 && all[0].ClientStatus == "complete" })
@@ -260,7 +261,7 @@ func alwaysRuns(b *bench) {
 	b.has(deskAddress, "status", "running")
 	b.allocs(id, func(all []*api.AllocationListStub) bool { return running(all) == 1 })
 	b.config(desktopOf(b, "800x600", `desired_state = "running"`))
-	if _, _, err := b.agent.client(b.T).Jobs().Deregister(id, false, nil); err != nil {
+	if _, _, err := b.agent.api.Jobs().Deregister(id, false, nil); err != nil {
 		b.Fatal(err)
 	}
 	plan, _ = b.plan()
@@ -277,7 +278,7 @@ func (b *bench) allocs(id string, ok func([]*api.AllocationListStub) bool) []*ap
 	var all []*api.AllocationListStub
 	eventually(b.T, "allocations of "+id+" as wanted", func() bool {
 		var err error
-		all, _, err = b.agent.client(b.T).Jobs().Allocations(id, true, nil)
+		all, _, err = b.agent.api.Jobs().Allocations(id, true, nil)
 		return err == nil && ok(all)
 	})
 	return all
@@ -312,13 +313,13 @@ func failedScreen(b *bench) {
 	b.config(desktopOf(b, "800x600"))
 	b.settle()
 	id := "botscreen-" + b.name("desk")
-	alloc, _, err := b.agent.client(b.T).Allocations().Info(b.state()[deskAddress]["alloc_id"].(string), nil)
+	alloc, _, err := b.agent.api.Allocations().Info(b.state()[deskAddress]["alloc_id"].(string), nil)
 	if err != nil {
 		b.Fatal(err)
 	}
 	for range 2 { // the restart of its policy as well
 		b.allocs(id, func(all []*api.AllocationListStub) bool { return ready(all[0]) })
-		if err := b.agent.client(b.T).Allocations().Signal(alloc, nil, "desktop", "SIGKILL"); err != nil {
+		if err := b.agent.api.Allocations().Signal(alloc, nil, "desktop", "SIGKILL"); err != nil {
 			b.Fatal(err)
 		}
 		b.allocs(id, func(all []*api.AllocationListStub) bool { return !ready(all[0]) })
@@ -355,7 +356,7 @@ func destroys(b *bench) {
 	b.config(desktopOf(b, "800x600", `desired_state = "stopped"`))
 	b.settle()
 	b.destroy()
-	if _, _, err := b.agent.client(b.T).Jobs().Info(id, nil); err == nil {
+	if _, _, err := b.agent.api.Jobs().Info(id, nil); err == nil {
 		b.Error("the job is left")
 	}
 	b.config(desktopOf(b, "800x600", `desired_state = "stopped"`, "purge_on_destroy = false"))
@@ -364,11 +365,11 @@ func destroys(b *bench) {
 	if job := b.job(id); job.Stop == nil || !*job.Stop {
 		b.Error("the job runs")
 	}
-	if _, _, err := b.agent.client(b.T).Jobs().Deregister(id, true, nil); err != nil {
+	if _, _, err := b.agent.api.Jobs().Deregister(id, true, nil); err != nil {
 		b.Fatal(err)
 	}
 	b.settle()
-	if _, _, err := b.agent.client(b.T).Jobs().Deregister(id, true, nil); err != nil {
+	if _, _, err := b.agent.api.Jobs().Deregister(id, true, nil); err != nil {
 		b.Fatal(err)
 	}
 	b.must("destroy", "-no-color", "-auto-approve", "-refresh=false") // already gone

@@ -5,7 +5,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -50,17 +49,20 @@ func (c *cli) stop(ctx context.Context, name string, f stopFlags) error {
 			return err
 		}
 	}
-	_, _, err = client.Jobs().Deregister(s.Job, f.purge, (&api.WriteOptions{Namespace: s.Namespace}).WithContext(ctx))
-	if err != nil {
-		return c.nomadError(err)
-	}
 	if f.detach {
+		if _, _, err := client.Jobs().Deregister(s.Job, f.purge, (&api.WriteOptions{Namespace: s.Namespace}).WithContext(ctx)); err != nil {
+			return c.nomadError(err)
+		}
 		return c.printStopped(s, false)
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, f.timeout, errTimeout)
+	soon, cancel := context.WithTimeoutCause(ctx, f.timeout, errTimeout)
 	defer cancel()
-	if err := c.awaitEnd(ctx, client, s); err != nil {
-		return err
+	err = nomadjob.Stop(soon, client, s.Namespace, s.Job, f.purge)
+	switch {
+	case err != nil && soon.Err() != nil:
+		return failf(exitFailed, "Screen %s has not ended in time; Nomad goes on stopping it. See `botscreen status %s`.", line(s.Path()), s.Alloc[:8])
+	case err != nil:
+		return c.nomadError(err)
 	}
 	return c.printStopped(s, true)
 }
@@ -97,27 +99,6 @@ func (c *cli) mayStopHeld(ctx context.Context, client *api.Client, s nomadjob.Sc
 		return failf(exitFailed, "A person has controlled this screen%s. Wait for the hand-back, or stop it with --force.", since)
 	}
 	return nil
-}
-
-// awaitEnd waits until no allocation of the job's tasks runs.
-func (c *cli) awaitEnd(ctx context.Context, client *api.Client, s nomadjob.Screen) error {
-	q := &api.QueryOptions{Namespace: s.Namespace, WaitTime: 30 * time.Second}
-	for {
-		all, meta, err := client.Allocations().List(q.WithContext(ctx))
-		if ctx.Err() != nil {
-			return failf(exitFailed, "Screen %s has not ended in time; Nomad goes on stopping it. See `botscreen status %s`.", line(s.Path()), s.Alloc[:8])
-		}
-		if err != nil {
-			return c.nomadError(err)
-		}
-		if !slices.ContainsFunc(all, func(a *api.AllocationListStub) bool {
-			return a.JobID == s.Job && a.Namespace == s.Namespace &&
-				(a.ClientStatus == api.AllocClientStatusRunning || a.ClientStatus == api.AllocClientStatusPending)
-		}) {
-			return nil
-		}
-		q.WaitIndex = meta.LastIndex
-	}
 }
 
 func (c *cli) printStopped(s nomadjob.Screen, ended bool) error {
