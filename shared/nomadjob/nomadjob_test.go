@@ -158,7 +158,7 @@ func start(t *testing.T) (*api.Client, Screen) {
 	var s Screen
 	devagenttest.AwaitAllocs(t, a.Client, func([]*api.AllocationListStub) bool {
 		s, err = Find(t.Context(), a.Client, "", "ada")
-		return err == nil && s.State == "ready"
+		return err == nil && s.State == "ready" && s.TaskState == "running" // the event comes first
 	})
 	return a.Client, s
 }
