@@ -150,7 +150,11 @@ func (b *bench) crowd(int) ([]row, error) {
 	if err != nil {
 		return nil, err
 	}
-	few, err := b.startAtOnce(3000, fewScreens, nil)
+	var awake, asleep float64
+	few, err := b.startAtOnce(3000, fewScreens, func() (err error) {
+		awake, asleep, err = b.supervisorsMB()
+		return err
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -173,6 +177,8 @@ func (b *bench) crowd(int) ([]row, error) {
 	return []row{
 		beside(13, fmt.Sprintf("%d screens at once: the last, beside no gate", fewScreens), "ms", last(few), last(ungated)).atMost(0.6),
 		beside(13, fmt.Sprintf("%d screens at once: the median, beside no gate", fewScreens), "ms", middle(few), middle(ungated)).atMost(0.4),
+		alone(11, fmt.Sprintf("supervisor of a running screen, of %d (PSS)", fewScreens), "MB", []float64{awake}).under(12),
+		alone(11, fmt.Sprintf("supervisor of a sleeping screen, of %d (PSS)", fewScreens), "MB", []float64{asleep}).under(8),
 		alone(14, fmt.Sprintf("%d screens at once: the last is ready", manyScreens), "ms", last(many)),
 		alone(14, fmt.Sprintf("one desktop of %d (PSS)", manyScreens), "MB", []float64{each}).under(55),
 	}, nil
@@ -213,6 +219,49 @@ func (b *bench) startAtOnce(first, count int, during func() error) (times []floa
 		return times, during()
 	}
 	return times, nil
+}
+
+// supervisorsMB is what a supervisor takes among as many as there are, each with a screen
+// that runs, and then with one that sleeps. What all share is counted once.
+func (b *bench) supervisorsMB() (awake, asleep float64, err error) {
+	time.Sleep(settle)
+	if awake, err = b.meanMB("supervise"); err != nil {
+		return 0, 0, err
+	}
+	ops, err := filepath.Glob(filepath.Join(b.dir, "run", "*", "op"))
+	if err != nil {
+		return 0, 0, err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	for _, op := range ops {
+		client := control.NewClient(control.Unix(op))
+		err := client.Sleep(ctx)
+		client.Close()
+		if err != nil {
+			return 0, 0, err
+		}
+	}
+	time.Sleep(settle)
+	asleep, err = b.meanMB("supervise")
+	return awake, asleep, err
+}
+
+// meanMB is what one of the bench's processes with this as their first argument takes.
+func (b *bench) meanMB(word string) (float64, error) {
+	pids := b.processes(word)
+	if len(pids) == 0 {
+		return 0, fmt.Errorf("no process is a %s", word)
+	}
+	total := 0.0
+	for _, pid := range pids {
+		mb, err := pssMB(pid)
+		if err != nil {
+			return 0, err
+		}
+		total += mb
+	}
+	return total / float64(len(pids)), nil
 }
 
 // displays counts the different ones that screens have.
