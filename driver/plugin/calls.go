@@ -36,6 +36,7 @@ func (d *Driver) StartTask(ctx context.Context, config *nomadplugin.TaskConfig) 
 	if err != nil {
 		return nil, nil, errors.New(task.Explain(err))
 	}
+	defer func() { go d.giveBack() }()
 	t, err := manager.Start(ctx, request)
 	if err != nil {
 		d.log.Info("screen not started", "task_id", config.GetId(), "profile", string(request.Spec.Profile), "error", err)

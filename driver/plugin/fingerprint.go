@@ -8,6 +8,7 @@ import (
 	"github.com/botscreen/botscreen/driver/fingerprint"
 	"github.com/botscreen/botscreen/driver/isolation/apptainer"
 	"github.com/botscreen/botscreen/driver/isolation/docker"
+	"github.com/botscreen/botscreen/driver/process"
 	"github.com/botscreen/botscreen/driver/requirements"
 	"github.com/botscreen/botscreen/driver/task"
 	"github.com/botscreen/botscreen/shared/nomadplugin"
@@ -22,7 +23,18 @@ func (d *Driver) Fingerprint(ctx context.Context, send func(*nomadplugin.Fingerp
 	d.mu.Lock()
 	watcher := newFingerprinter(d.settings, d.engines)
 	d.mu.Unlock()
-	return watcher.Watch(ctx, func(s fingerprint.Snapshot) error { return send(fingerprintMessage(s)) })
+	return watcher.Watch(ctx, func(s fingerprint.Snapshot) error {
+		defer func() { go d.giveBack() }()
+		return send(fingerprintMessage(s))
+	})
+}
+
+// giveBack returns the memory that is not needed while nothing happens, after what touches
+// much of the program: a plugin waits nearly all of its life.
+func (d *Driver) giveBack() {
+	if err := process.Rest(); err != nil {
+		d.log.Warn("memory is not given back", "error", err)
+	}
 }
 
 func newFingerprinter(settings task.Settings, e engines) *fingerprint.Fingerprinter {

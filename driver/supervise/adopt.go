@@ -52,6 +52,7 @@ func (s *supervisor) adoptDesktop(ctx context.Context, d dialhome.Desktop) error
 	switch {
 	case d.State == dialhome.Idle && known.Asleep:
 		s.enter(screen.Asleep, control.EventAsleep, "")
+		go s.giveBack()
 		return nil
 	case d.State == dialhome.Idle && !known.Ready:
 		return errors.New("the start was interrupted before the desktop began")
@@ -70,6 +71,7 @@ func (s *supervisor) adoptDesktop(ctx context.Context, d dialhome.Desktop) error
 	s.mu.Unlock()
 	s.enter(screen.Ready, control.EventReady, "")
 	s.wipeClipboard() // the last supervisor may have died before it could
+	go s.giveBack()
 	return nil
 }
 

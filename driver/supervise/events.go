@@ -84,6 +84,7 @@ func (s *supervisor) onFence(f control.Fence) {
 		e := s.event(control.EventFence)
 		e.Reason = screen.Distrust(f.Reason)
 		s.journal.add(e)
+		go s.giveBack() // it is the last thing of a start
 	}
 }
 

@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime/debug"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -46,7 +45,7 @@ func (s *supervisor) freeze(after time.Duration, reason string) error {
 		return errors.Join(fmt.Errorf("freeze the desktop: %w", err), s.thaw())
 	}
 	s.note(control.EventFrozen, reason)
-	go debug.FreeOSMemory() // what its pictures and viewers needed
+	go s.giveBack() // what its pictures and viewers needed
 	if swapFree() >= worthSwapping {
 		go s.brake.Reclaim() // ends by itself, and a thaw does not wait for it
 	}

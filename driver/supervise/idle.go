@@ -5,10 +5,10 @@ package supervise
 import (
 	"context"
 	"fmt"
-	"runtime/debug"
 	"sync"
 	"time"
 
+	"github.com/botscreen/botscreen/driver/process"
 	"github.com/botscreen/botscreen/driver/session/dialhome"
 	"github.com/botscreen/botscreen/shared/control"
 	"github.com/botscreen/botscreen/shared/screen"
@@ -214,6 +214,14 @@ func (s *supervisor) sleep(after time.Duration, reason string) error {
 		return err
 	}
 	s.note(control.EventAsleep, reason)
-	go debug.FreeOSMemory() // what its pictures and viewers needed
+	go s.giveBack() // what its pictures and viewers needed
 	return nil
+}
+
+// giveBack returns the memory that is not needed while nothing happens: seventy screens have
+// seventy supervisors.
+func (s *supervisor) giveBack() {
+	if err := process.Rest(); err != nil {
+		s.log.Warn("memory is not given back", "error", err)
+	}
 }

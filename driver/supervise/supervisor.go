@@ -11,7 +11,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"runtime/debug"
 	"sync"
 	"time"
 
@@ -173,7 +172,7 @@ func (s *supervisor) start(ctx context.Context) {
 	}
 	if err == nil {
 		s.count(func(c *control.Counts) { c.StartNs = time.Since(began) })
-		go debug.FreeOSMemory() // a start's garbage is most of what a supervisor at rest would keep
+		go s.giveBack() // what a start needed is most of what a supervisor would keep
 	}
 	if err != nil && ctx.Err() == nil {
 		s.failStart(err)

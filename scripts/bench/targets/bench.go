@@ -247,6 +247,7 @@ func launchPlugin() (pluginFigures, error) {
 		return pluginFigures{}, fmt.Errorf("fingerprint: %w", err)
 	}
 	took := float64(time.Since(began)) / float64(time.Millisecond)
+	time.Sleep(settle) // idle is what it is when it has said how it is
 	pss, err := pssMB(instance.PID())
 	return pluginFigures{handshake: handshake, healthy: took, pss: pss}, err
 }
