@@ -9,8 +9,8 @@ import (
 	"syscall"
 )
 
-// freezes is the victim whose desktop is frozen where others sleep.
-const freezes = "blue"
+// freezes is whether the victim's desktop is frozen where others sleep.
+func (v *victim) freezes() bool { return v.name == "blue" || v.box.kind == "apptainer" }
 
 // stateFaults are about what lies on disk, and about desktops that stand still.
 var stateFaults = []fault{
@@ -60,7 +60,9 @@ var stateFaults = []fault{
 	}},
 }
 
-func canFreeze(c *chaos, v *victim) bool { return v.name == freezes && agentHolds(c, v) }
+func canFreeze(c *chaos, v *victim) bool { return v.freezes() && agentHolds(c, v) }
+
+func canSleep(c *chaos, v *victim) bool { return !v.freezes() && agentHolds(c, v) }
 
 // stateSize is the node's whole disk for state, as mount options have it.
 const stateSize = "size=256m,mode=0711"

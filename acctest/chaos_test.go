@@ -55,8 +55,9 @@ func TestChaos(t *testing.T) {
 		v := c.victims[c.rng.IntN(len(c.victims))]
 		f := faults[c.rng.IntN(len(faults))]
 		c.now = fmt.Sprintf("fault %d of %d, %s of %s", i+1, count, f.name, v.name)
-		if c.strike(v, f) {
+		if began := time.Now(); c.strike(v, f) {
 			c.survived[f.name]++
+			t.Logf("%s: survived, after %.1f s", c.now, time.Since(began).Seconds())
 		}
 	}
 	c.now = "the end"
@@ -166,12 +167,12 @@ var faults = []fault{
 		c.a.awaitNode()
 		return nil
 	}},
-	{name: "supervisor killed while the desktop sleeps", ends: true, asked: true, possible: agentHolds, do: func(c *chaos, v *victim) []string {
+	{name: "supervisor killed while the desktop sleeps", ends: true, asked: true, possible: canSleep, do: func(c *chaos, v *victim) []string {
 		c.a.must(c.t, "sleep", v.name)
 		c.kill(c.supervisorOf(v))
 		return nil
 	}},
-	{name: "supervisor killed while the desktop wakes", ends: true, asked: true, possible: agentHolds, do: func(c *chaos, v *victim) []string {
+	{name: "supervisor killed while the desktop wakes", ends: true, asked: true, possible: canSleep, do: func(c *chaos, v *victim) []string {
 		c.a.must(c.t, "sleep", v.name)
 		return c.during(v, func() { c.pause(500 * time.Millisecond); c.kill(c.supervisorOf(v)) }, "wake", v.name)
 	}},
@@ -415,6 +416,6 @@ job %[1]q {
     }
   }
 }
-`, v.name, map[bool]string{true: "freeze", false: "sleep"}[v.name == freezes], cmp.Or(v.box.kind, "host"), v.box.image))
+`, v.name, map[bool]string{true: "freeze", false: "sleep"}[v.freezes()], cmp.Or(v.box.kind, "host"), v.box.image))
 	return path
 }
