@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -31,6 +32,7 @@ func TestX30HostileImage(t *testing.T) {
 	s := launched(t, b, order)
 	found, err := b.api.ContainerInspect(t.Context(), s.record.Container)
 	must(t, err)
+	awaitExec(t, s.record.Session.PID)
 	status := readStatus(t, s.record.Session.PID)
 	uid := strconv.Itoa(int(order.Account.UID))
 	for field, want := range map[string][]string{
@@ -61,6 +63,20 @@ func TestX30HostileImage(t *testing.T) {
 		t.Errorf("signal %s, directory %s", found.Config.StopSignal, found.Config.WorkingDir)
 	}
 	checkEnvironment(t, s.record.Session.PID)
+}
+
+// awaitExec waits until a container's first process is no longer the engine's own, which it
+// is for a moment behind the start.
+func awaitExec(t *testing.T, pid int) {
+	t.Helper()
+	for ctx := bounded(t); ctx.Err() == nil; runtime.Gosched() {
+		line, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/cmdline")
+		must(t, err)
+		if first, _, _ := strings.Cut(string(line), "\x00"); filepath.Base(first) != "runc" {
+			return
+		}
+	}
+	t.Fatalf("process %d does not become the session", pid)
 }
 
 func checkEnvironment(t *testing.T, pid int) {
