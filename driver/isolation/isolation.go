@@ -188,6 +188,13 @@ type Sweeper interface {
 	Sweep(ctx context.Context, keep func(instance string) bool, grace time.Duration) ([]string, error)
 }
 
+// ScreenSweeper is a boundary that can tell what earlier runs of one screen left behind it,
+// without their records.
+type ScreenSweeper interface {
+	// SweepScreen removes it. Nothing of the screen may run.
+	SweepScreen(ctx context.Context, id screen.ID) error
+}
+
 // ImageSweeper is a boundary that keeps files of its own of the images it fetched.
 type ImageSweeper interface {
 	// SweepImages removes those that keep does not want by their Image.Reference, that no

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/botscreen/botscreen/driver/display"
+	"github.com/botscreen/botscreen/driver/isolation"
 	"github.com/botscreen/botscreen/driver/memory"
 	"github.com/botscreen/botscreen/shared/screen"
 )
@@ -55,7 +56,7 @@ func Transient(err error) bool {
 	var start *StartError
 	var logs *logError
 	var refused *RefusedError
-	var passing interface{ Temporary() bool }
+	var boundary *isolation.RefusedError
 	switch {
 	case errors.As(err, &floor), errors.As(err, &gate), errors.As(err, &displays), errors.As(err, &busy), errors.As(err, &logs):
 		return true
@@ -63,8 +64,8 @@ func Transient(err error) bool {
 		return refused.Passing
 	case errors.As(err, &start):
 		return start.Cause != causeMissing // a missing program does not appear by itself
-	case errors.As(err, &passing):
-		return passing.Temporary() // a boundary's own word
+	case errors.As(err, &boundary):
+		return boundary.Passes // its own word, not that of a connection that broke beside it
 	}
 	return false
 }

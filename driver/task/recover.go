@@ -183,6 +183,21 @@ func (s *start) clearLeftovers(ctx context.Context) error {
 	return nil
 }
 
+// sweepScreen removes what no record tells of any more: an engine that went away in the
+// middle of a start or of an end leaves a container.
+func (s *start) sweepScreen(ctx context.Context) error {
+	sweeper, ok := s.boundary.(isolation.ScreenSweeper)
+	if !ok {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, sweepLimit)
+	defer cancel()
+	if err := sweeper.SweepScreen(ctx, s.request.screenID()); err != nil {
+		return fmt.Errorf("clear leftovers: %w", err)
+	}
+	return nil
+}
+
 // manages reports whether a task of this process is running.
 func (m *Manager) manages(id ID) bool {
 	t, err := m.Get(id)

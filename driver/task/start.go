@@ -83,6 +83,7 @@ func (s *start) run(ctx context.Context) (_ *Task, err error) {
 	steps := []func(context.Context) error{
 		s.chooseIsolation,
 		s.clearLeftovers,
+		s.sweepScreen,
 		s.resolveAccounts,
 		s.checkViewer,
 		s.resolveImage,

@@ -10,11 +10,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/url"
 	"sync/atomic"
 	"time"
 
 	"github.com/docker/docker/client"
+	"golang.org/x/sys/unix"
 
 	"github.com/botscreen/botscreen/driver/isolation"
 	"github.com/botscreen/botscreen/shared/screen"
@@ -42,8 +44,9 @@ type Boundary struct {
 }
 
 var (
-	_ isolation.Boundary = (*Boundary)(nil)
-	_ isolation.Sweeper  = (*Boundary)(nil)
+	_ isolation.Boundary      = (*Boundary)(nil)
+	_ isolation.Sweeper       = (*Boundary)(nil)
+	_ isolation.ScreenSweeper = (*Boundary)(nil)
 )
 
 // New prepares to talk to the engine at endpoint, which may be away now; an empty one is
@@ -86,6 +89,12 @@ func containerName(order isolation.Order) string {
 // RefusedError says why docker cannot run a screen and what would change that.
 type RefusedError = isolation.RefusedError
 
+// away says whether a call failed because the engine is not there, or went while it answered.
+func (b *Boundary) away(err error) bool {
+	return client.IsErrConnectionFailed(err) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) ||
+		errors.Is(err, unix.ECONNRESET) || errors.Is(err, unix.EPIPE)
+}
+
 // explain gives the failures of an engine their words.
 func (b *Boundary) explain(err error) error {
 	var refused *RefusedError
@@ -96,7 +105,7 @@ func (b *Boundary) explain(err error) error {
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
 		cause = "no answer in time"
-	case client.IsErrConnectionFailed(err):
+	case b.away(err):
 		cause = connectionCause(err)
 	default:
 		return err

@@ -178,21 +178,27 @@ func (b *Boundary) discard(ctx context.Context, ref string) error {
 	return b.remove(ctx, ref)
 }
 
-// remove removes a container; one that is not there is no error, and one that somebody
-// else is removing is waited for.
+// awayPatience is how long a removal waits for an engine that is away: one that restarts
+// is back by then.
+const awayPatience = 10 * time.Second
+
+// remove removes a container; one that is not there is no error, one that somebody else is
+// removing is waited for, and so is an engine that is away, for a while.
 func (b *Boundary) remove(ctx context.Context, ref string) error {
+	began := time.Now()
 	for pause := shortestPause; ; pause = min(2*pause, longestPause) {
 		err := b.api.ContainerRemove(ctx, ref, container.RemoveOptions{Force: true, RemoveVolumes: true})
 		switch {
 		case err == nil || errdefs.IsNotFound(err):
 			return nil
+		case b.away(err) && time.Since(began) < awayPatience:
 		case !errdefs.IsConflict(err):
 			return fmt.Errorf("remove container: %w", b.explain(err))
 		}
 		select {
 		case <-time.After(pause): // a removal has no event that an engine still has for us
 		case <-ctx.Done():
-			return fmt.Errorf("remove container: %w", err)
+			return fmt.Errorf("remove container: %w", b.explain(err))
 		}
 	}
 }
