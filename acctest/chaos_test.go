@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -27,7 +28,8 @@ const (
 )
 
 // TestChaos breaks things at random and checks after each that nothing is lost, doubled or
-// left behind. CHAOS is how many faults, CHAOS_SEED replays a run.
+// left behind. CHAOS is how many faults, CHAOS_SEED replays a run, and CHAOS_FAULTS is a
+// regular expression for their names, where only some are asked for.
 func TestChaos(t *testing.T) {
 	needDesktop(t)
 	count, otherwise := int(number(t, "CHAOS", fewFaults)), rand.Uint64()>>1
@@ -50,7 +52,7 @@ func TestChaos(t *testing.T) {
 		c.join(b.victim, b)
 	}
 	files := c.pluginFiles()
-	faults := slices.Concat(faults, stateFaults, sandboxFaults)
+	faults := slices.DeleteFunc(slices.Concat(faults, stateFaults, sandboxFaults), unlike(t, os.Getenv("CHAOS_FAULTS")))
 	for i := range count {
 		v := c.victims[c.rng.IntN(len(c.victims))]
 		f := faults[c.rng.IntN(len(faults))]
@@ -63,6 +65,15 @@ func TestChaos(t *testing.T) {
 	c.now = "the end"
 	c.leavesNothing(files)
 	c.report(count)
+}
+
+// unlike is whether a fault's name does not match the expression.
+func unlike(t *testing.T, expression string) func(fault) bool {
+	form, err := regexp.Compile(expression)
+	if err != nil {
+		t.Fatalf("CHAOS_FAULTS: %v", err)
+	}
+	return func(f fault) bool { return !form.MatchString(f.name) }
 }
 
 // join makes a screen one of the victims.

@@ -3,11 +3,9 @@
 package acctest
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -80,8 +78,7 @@ func (e *engine) start(live bool) {
 	}
 }
 
-// end ends the engine; its containers live on when it had no time for them, and then without
-// any engine.
+// end ends the engine; what runs in its containers lives on when it had no time for them.
 func (e *engine) end(sig syscall.Signal) {
 	_ = e.cmd.Process.Signal(sig)
 	select {
@@ -90,13 +87,37 @@ func (e *engine) end(sig syscall.Signal) {
 		_ = e.cmd.Process.Kill()
 		<-e.done
 	}
+	e.endContainerd()
+}
+
+// endContainerd waits for the part that dies with its engine, a moment later: the next
+// engine would wait for that one. One that is left by something else is ended.
+func (e *engine) endContainerd() {
+	path := e.dir + "/exec/containerd/containerd.pid"
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	runs := func() bool {
+		return slices.ContainsFunc(processes(), func(p process) bool { return p.pid == pid && strings.Contains(strings.Join(p.words, " "), e.dir) })
+	}
+	for deadline := time.Now().Add(10 * time.Second); err == nil && runs(); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			_ = syscall.Kill(pid, syscall.SIGKILL)
+			break
+		}
+	}
+	_ = os.Remove(path) // a zombie counts as running
 }
 
 // remove ends what is left of the engine and takes its files away.
 func (e *engine) remove() {
 	e.end(syscall.SIGTERM)
-	if text, err := os.ReadFile(e.dir + "/exec/containerd/containerd.pid"); err == nil {
-		e.endBelow(strings.TrimSpace(string(text)))
+	for _, p := range processes() {
+		if strings.Contains(strings.Join(p.words, " "), e.dir+"/") {
+			_ = syscall.Kill(p.pid, syscall.SIGKILL) // what watched over a container, where no engine came back
+		}
 	}
 	mounts, _ := os.ReadFile("/proc/self/mountinfo")
 	for _, line := range slices.Backward(strings.Split(string(mounts), "\n")) {
@@ -107,17 +128,4 @@ func (e *engine) remove() {
 	if err := os.RemoveAll(e.dir); err != nil {
 		e.t.Error(err)
 	}
-}
-
-// endBelow ends a containerd that outlived its engine, if the pid is still its own.
-func (e *engine) endBelow(text string) {
-	pid, err := strconv.Atoi(text)
-	if err != nil {
-		return
-	}
-	words, err := os.ReadFile(filepath.Join("/proc", text, "cmdline"))
-	if errors.Is(err, os.ErrNotExist) || !strings.Contains(string(words), e.dir) {
-		return
-	}
-	_ = syscall.Kill(pid, syscall.SIGKILL)
 }
