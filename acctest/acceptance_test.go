@@ -87,6 +87,7 @@ var everywhere = []acceptance{
 	{"alloc restart, signal and stats", allocCalls},
 	{"agent stopped and started with three desktops", func(t *testing.T, a *agent) { agentRestart(t, a, syscall.SIGTERM) }},
 	{"agent killed and started with three desktops", func(t *testing.T, a *agent) { agentRestart(t, a, syscall.SIGKILL) }},
+	{"agent killed in the middle of a start", killedMidStart},
 	{"agent killed with everything below it", unitKilled},
 }
 
