@@ -92,7 +92,10 @@ func changeable(info fs.FileInfo) string {
 }
 
 const (
-	versionTime   = 2 * time.Second
+	// versionTime is generous: on a node where many desktops start a program may take
+	// seconds to say its version, and a driver that gives it up is unhealthy for as long as
+	// until the next look. It is less than a look may take (fingerprint.checkLimit).
+	versionTime   = 8 * time.Second
 	versionOutput = 4 << 10
 	// nobody is the uid and gid that programs are asked as when we are root.
 	nobody = 65534

@@ -127,10 +127,10 @@ func TestX22AskIsBounded(t *testing.T) {
 	hung := script(t, filepath.Join(dir, "hung"), "sleep 98765.4321 & sleep 98765.4321")
 	begin := time.Now()
 	_, err = Ask(context.Background(), hung)
-	if err == nil || !strings.Contains(err.Error(), "no answer within 2s") {
+	if err == nil || !strings.Contains(err.Error(), "no answer within 8s") {
 		t.Errorf("got %v", err)
 	}
-	if took := time.Since(begin); took > 10*time.Second {
+	if took := time.Since(begin); took > 20*time.Second {
 		t.Errorf("it took %s", took)
 	}
 	if out, err := exec.Command("pgrep", "-f", "98765[.]4321").Output(); err == nil {
