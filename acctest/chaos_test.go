@@ -54,13 +54,12 @@ func TestChaos(t *testing.T) {
 	files := c.pluginFiles()
 	faults := slices.DeleteFunc(slices.Concat(faults, stateFaults, sandboxFaults), unlike(t, os.Getenv("CHAOS_FAULTS")))
 	for i := range count {
-		v := c.victims[c.rng.IntN(len(c.victims))]
-		f := faults[c.rng.IntN(len(faults))]
+		f, v := c.choose(faults)
 		c.now = fmt.Sprintf("fault %d of %d, %s of %s", i+1, count, f.name, v.name)
-		if began := time.Now(); c.strike(v, f) {
-			c.survived[f.name]++
-			t.Logf("%s: survived, after %.1f s", c.now, time.Since(began).Seconds())
-		}
+		began := time.Now()
+		c.strike(v, f)
+		c.survived[f.name]++
+		t.Logf("%s: survived, after %.1f s", c.now, time.Since(began).Seconds())
 	}
 	c.now = "the end"
 	c.leavesNothing(files)
@@ -118,114 +117,20 @@ type chaos struct {
 	struck   []hit
 }
 
-// hit is a component that was killed: one that dies five times in five minutes is given
-// up, as it should be, so it is not killed more often.
-type hit struct {
-	what string
-	at   time.Time
-}
-
-// fault is one way to break something.
-type fault struct {
-	name string
-	// ends says that the victim's desktop does not survive it.
-	ends bool
-	// asked says that the end was asked for, and has no reason to be told.
-	asked bool
-	// do returns who may hold the screen afterwards; nil: who held before.
-	do func(c *chaos, v *victim) []string
-	// possible is nil where it always is.
-	possible func(c *chaos, v *victim) bool
-}
-
-var faults = []fault{
-	{name: "plugin killed", do: func(c *chaos, _ *victim) []string { c.kill(plugins(c.a)...); return nil }},
-	{name: "supervisor killed", do: func(c *chaos, v *victim) []string { c.kill(c.supervisorOf(v)); return nil }},
-	{name: "plugin and supervisor killed", do: func(c *chaos, v *victim) []string {
-		c.kill(append(plugins(c.a), c.supervisorOf(v))...)
-		return nil
-	}},
-	{name: "session killed", ends: true, do: func(c *chaos, v *victim) []string { c.kill(screens(c.a)[v.hash].session); return nil }},
-	{name: "X server killed", ends: true, do: func(c *chaos, v *victim) []string { c.kill(screens(c.a)[v.hash].xserver); return nil }},
-	{name: "bus killed", ends: true, do: func(c *chaos, v *victim) []string { c.kill(c.part(v, "dbus-daemon")...); return nil }},
-	component("xfwm4"), component("xfce4-panel"), component("xfdesktop"), component("xfsettingsd"),
-	{name: "agent killed", do: func(c *chaos, _ *victim) []string {
-		c.a.end(syscall.SIGKILL)
-		c.a.start()
-		c.a.awaitNode()
-		return nil
-	}},
-	{name: "/tmp cleaned", possible: onHost, do: func(c *chaos, v *victim) []string { c.cleanTmp(v); return nil }},
-	{name: "supervisor killed during a takeover", do: func(c *chaos, v *victim) []string {
-		return c.during(v, func() { c.kill(c.supervisorOf(v)) }, "take", v.name)
-	}},
-	{name: "plugin killed during a hand-back", do: func(c *chaos, v *victim) []string {
-		return c.during(v, func() { c.kill(plugins(c.a)...) }, "release", v.name)
-	}},
-	{name: "plugin killed during a start", ends: true, asked: true, possible: agentHolds, do: func(c *chaos, v *victim) []string {
-		c.a.must(c.t, "stop", v.name)
-		c.a.must(c.t, "run", "--detach", v.job)
-		c.pause(800 * time.Millisecond)
-		c.kill(plugins(c.a)...)
-		return nil
-	}},
-	{name: "agent killed during a start", ends: true, asked: true, possible: agentHolds, do: func(c *chaos, v *victim) []string {
-		c.a.must(c.t, "stop", v.name)
-		c.a.must(c.t, "run", "--detach", v.job)
-		c.pause(800 * time.Millisecond)
-		c.a.end(syscall.SIGKILL)
-		c.a.start()
-		c.a.awaitNode()
-		return nil
-	}},
-	{name: "supervisor killed while the desktop sleeps", ends: true, asked: true, possible: canSleep, do: func(c *chaos, v *victim) []string {
-		c.a.must(c.t, "sleep", v.name)
-		c.kill(c.supervisorOf(v))
-		return nil
-	}},
-	{name: "supervisor killed while the desktop wakes", ends: true, asked: true, possible: canSleep, do: func(c *chaos, v *victim) []string {
-		c.a.must(c.t, "sleep", v.name)
-		return c.during(v, func() { c.pause(500 * time.Millisecond); c.kill(c.supervisorOf(v)) }, "wake", v.name)
-	}},
-	{name: "lease destroyed", do: func(c *chaos, v *victim) []string {
-		path := filepath.Join(c.a.dir, "state", "control", "default", v.name, "lease.json")
-		c.kill(c.supervisorOf(v))
-		if err := os.WriteFile(path, []byte("\x00garbage"), 0o600); err != nil {
-			c.fatal("%v", err)
+// choose finds a fault and a victim that it can happen to now.
+func (c *chaos) choose(faults []fault) (fault, *victim) {
+	for range 10000 {
+		f, v := faults[c.rng.IntN(len(faults))], c.victims[c.rng.IntN(len(c.victims))]
+		if f.possible == nil || f.possible(c, v) {
+			return f, v
 		}
-		// In doubt a person holds (L2), but the next supervisor may have been faster.
-		return []string{"human", v.holder}
-	}},
+	}
+	c.fatal("none of the faults is possible")
+	return fault{}, nil
 }
 
-func agentHolds(_ *chaos, v *victim) bool { return v.holder == "agent" }
-
-// component kills one of the Xfce programs, which come back.
-func component(program string) fault {
-	return fault{
-		name: program + " killed",
-		possible: func(c *chaos, v *victim) bool {
-			recent := 0
-			for _, h := range c.struck {
-				if h.what == v.name+" "+program && time.Since(h.at) < 5*time.Minute {
-					recent++
-				}
-			}
-			return recent < 4 && len(c.part(v, program)) > 0
-		},
-		do: func(c *chaos, v *victim) []string {
-			c.struck = append(c.struck, hit{v.name + " " + program, time.Now()})
-			c.kill(c.part(v, program)...)
-			return nil
-		},
-	}
-}
-
-// strike breaks one thing and checks everything. False says that it was not possible now.
-func (c *chaos) strike(v *victim, f fault) bool {
-	if f.possible != nil && !f.possible(c, v) {
-		return false
-	}
+// strike breaks one thing and checks everything.
+func (c *chaos) strike(v *victim, f fault) {
 	before, began := xservers(c.a), time.Now()
 	holders := f.do(c, v)
 	if holders == nil {
@@ -250,7 +155,6 @@ func (c *chaos) strike(v *victim, f fault) bool {
 	}
 	c.alone()
 	c.normalize(v)
-	return true
 }
 
 // settle waits until a screen is whole, and checks who holds it.
