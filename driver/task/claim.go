@@ -29,6 +29,10 @@ func claimOf(r runRecord) claim { return claim{id: r.TaskID, alloc: r.AllocID, n
 // forgottenGrace is what a desktop gets that was started for an agent which has died.
 const forgottenGrace = 5 * time.Second
 
+// endingLimit is how long a start waits for the end of the profile's screen that is on its
+// way. What takes longer is refused as one that runs, and Nomad tries again.
+const endingLimit = 30 * time.Second
+
 // reserve gives a screen to a task, so that two starts of one profile make one screen.
 func (m *Manager) reserve(hash string, c claim) error {
 	_, err := m.tryReserve(hash, c)
@@ -38,10 +42,15 @@ func (m *Manager) reserve(hash string, c claim) error {
 // reserveStart reserves the screen for a start, and ends an earlier run of the same task
 // that this process has. Nomad starts a task only when it knows of no run of it: an agent
 // that died in the middle of a start has never learnt of that one, and nobody else would
-// ever end it.
+// ever end it. A screen of another task is waited for where it is on its way out: a node
+// that comes back stops the screen that was given up with it, and starts the one in its
+// place, at the same time.
 func (m *Manager) reserveStart(ctx context.Context, hash string, c claim) error {
 	for {
 		other, err := m.tryReserve(hash, c)
+		if err != nil && m.awaitEnding(ctx, other) {
+			continue
+		}
 		if err == nil || c.alloc == "" || other.alloc != c.alloc || other.name != c.name {
 			return err
 		}
@@ -64,6 +73,22 @@ func (m *Manager) tryReserve(hash string, c claim) (other claim, err error) {
 	}
 	m.busy[hash] = c
 	return claim{}, nil
+}
+
+// awaitEnding waits for a screen that is about to end, and says whether it has.
+func (m *Manager) awaitEnding(ctx context.Context, c claim) bool {
+	t, err := m.Get(c.id)
+	if err != nil || !t.ending() {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(ctx, endingLimit)
+	defer cancel()
+	select {
+	case <-t.done:
+		return true
+	case <-ctx.Done():
+		return false
+	}
 }
 
 // endForgotten ends a run whether it is still being started or runs already.

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -93,5 +94,32 @@ func TestN1NobodyToHandTheScreenTo(t *testing.T) {
 	again := n.start(n.request("orphan"))
 	if v := again.View(); len(processesOf(v.SupervisorAccount)) != 1 {
 		t.Errorf("supervisors %v", processesOf(v.SupervisorAccount))
+	}
+}
+
+// A node that comes back starts a screen while it still ends the one that was given up with
+// it: the start waits for that end. The session is held until the stop has become a kill.
+func TestN1StartBesideAStop(t *testing.T) {
+	n := newNode(t)
+	old := n.start(n.request("back"))
+	if err := syscall.Kill(old.View().SessionPID, syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	stopped := make(chan error, 1)
+	go func() { stopped <- old.Stop(t.Context(), time.Millisecond, syscall.SIGTERM) }()
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for !old.Ending() {
+		<-tick.C
+	}
+	request := n.request("back")
+	request.AllocID = "another-alloc"
+	again := n.start(request)
+	if err := <-stopped; err != nil {
+		t.Errorf("the stop: %v", err)
+	}
+	await(t, "the end of the old screen", old.Done())
+	if v := again.View(); !xserver(t, v).Alive() || len(processesOf(v.SupervisorAccount)) != 1 {
+		t.Errorf("the new screen: supervisors %v", processesOf(v.SupervisorAccount))
 	}
 }

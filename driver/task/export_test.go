@@ -7,3 +7,6 @@ func (m *Manager) HoldEvents() (letGo func()) {
 	m.events.mu.Lock()
 	return m.events.mu.Unlock
 }
+
+// Ending says whether the end of the screen was asked for.
+func (t *Task) Ending() bool { return t.ending() }

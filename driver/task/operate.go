@@ -27,6 +27,9 @@ func (t *Task) Stop(ctx context.Context, timeout time.Duration, first unix.Signa
 	if t.over() {
 		return nil
 	}
+	t.mu.Lock()
+	t.stopping = true
+	t.mu.Unlock()
 	grace := timeout
 	if grace <= 0 {
 		grace = -1 // at once

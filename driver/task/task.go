@@ -32,11 +32,11 @@ type Task struct {
 	client  *control.Client
 	done    chan struct{} // closed when nothing of the run is left and exit is final
 
-	// ending is closed once a stop or a kill was asked for, which makes the end no loss.
-	mu     sync.Mutex // guards all below
-	record runRecord
-	sup    *supervisor
-	forced bool // SIGKILL was our own
+	mu       sync.Mutex // guards all below
+	record   runRecord
+	sup      *supervisor
+	stopping bool // its end was asked for
+	forced   bool // SIGKILL was our own
 	// finishing says that the session has ended and no supervisor is started any more.
 	finishing bool
 	exit      Exit
@@ -86,6 +86,13 @@ func (t *Task) over() bool {
 	default:
 		return false
 	}
+}
+
+// ending says whether the end of the screen was asked for, or has begun by itself.
+func (t *Task) ending() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.stopping || t.finishing
 }
 
 // Done is closed when the task has ended.
