@@ -119,7 +119,11 @@ func (r *screenResource) Update(ctx context.Context, req resource.UpdateRequest,
 	if a.await(ctx, job, limit); resp.Diagnostics.HasError() {
 		return
 	}
+	planned := m.Status
 	a.finish(context.WithoutCancel(ctx), resp.Private)
+	if !planned.IsUnknown() {
+		m.Status = planned // it has come up; that it sleeps or has ended since is the next refresh's to tell
+	}
 	resp.Diagnostics.Append(resp.State.Set(ctx, m)...)
 }
 

@@ -34,7 +34,7 @@ type agent struct {
 const patience = 90 * time.Second
 
 // The node's own order names the host first: whatever comes to the host without having
-// asked for it, shows.
+// asked for it, shows. It has no sandbox, whatever this machine has.
 const pluginBlock = `
 plugin "nomad-driver-botscreen" {
   config {
@@ -43,6 +43,8 @@ plugin "nomad-driver-botscreen" {
     state_dir = %q
     run_dir   = %q
     displays  = %q
+    docker { endpoint = "unix:///nonexistent/docker.sock" }
+    apptainer { path = "/nonexistent/apptainer" }
   }
 }
 `

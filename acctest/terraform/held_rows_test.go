@@ -58,15 +58,6 @@ func (b *bench) botscreen(args ...string) string {
 	return string(out)
 }
 
-// agentStops ends a job by hand.
-func (b *bench) agentStops(id string) {
-	b.Helper()
-	if _, _, err := b.agent.api.Jobs().Deregister(id, true, nil); err != nil {
-		b.Fatal(err)
-	}
-	b.allocs(id, func(all []*api.AllocationListStub) bool { return running(all) == 0 })
-}
-
 // idleStops: a desktop that ends because nobody uses it is a status and no change; always
 // starts it again, once. Sleeping is neither an end nor a change.
 func idleStops(b *bench) {
@@ -95,38 +86,17 @@ func idleStops(b *bench) {
 	if kind := *b.job(id).Type; kind != "service" {
 		b.Errorf("the job is a %s", kind)
 	}
-	b.allocs(id, func(all []*api.AllocationListStub) bool { return running(all) == 1 && asleep(all) })
+	b.allocs(id, func(all []*api.AllocationListStub) bool {
+		return running(all) == 1 && said(newest(all), "state") == "asleep"
+	})
 	b.empty()
 	b.apply("-refresh-only")
 	b.has(deskAddress, "status", "asleep")
 	b.destroy()
 }
 
-func asleep(all []*api.AllocationListStub) bool {
-	for _, a := range all {
-		state := a.TaskStates["desktop"]
-		if a.ClientStatus != "running" || state == nil {
-			continue
-		}
-		for i := len(state.Events) - 1; i >= 0; i-- {
-			if word := state.Events[i].Details["botscreen.state"]; word != "" {
-				return word == "asleep"
-			}
-		}
-	}
-	return false
-}
-
 // awaitHolder waits until the cluster knows: a client sends its tasks' events in batches.
 func (b *bench) awaitHolder(want string) {
 	b.Helper()
-	b.allocs("botscreen-"+b.name("desk"), func(all []*api.AllocationListStub) bool {
-		state := all[0].TaskStates["desktop"]
-		for i := len(state.Events) - 1; i >= 0; i-- {
-			if holder := state.Events[i].Details["botscreen.holder"]; holder != "" {
-				return holder == want
-			}
-		}
-		return false
-	})
+	b.allocs("botscreen-"+b.name("desk"), func(all []*api.AllocationListStub) bool { return said(newest(all), "holder") == want })
 }

@@ -83,12 +83,7 @@ func nodeGone(b *bench) {
 	back := func(allocations int) {
 		b.Helper()
 		b.allocs(job, func(all []*api.AllocationListStub) bool {
-			for _, a := range all {
-				if a.ClientStatus == "running" && ready(a) {
-					return len(all) == allocations
-				}
-			}
-			return false
+			return len(all) == allocations && ready(newest(all))
 		})
 		status("running")
 	}
@@ -98,7 +93,7 @@ func nodeGone(b *bench) {
 		b.Fatal(err)
 	}
 	b.allocs(job, func(all []*api.AllocationListStub) bool {
-		return running(all) == 0 && all[0].ClientStatus == "complete"
+		return running(all) == 0 && newest(all).ClientStatus == "complete"
 	})
 	status("stopped", "pending")
 	b.has(deskAddress, "desired_state", "running")

@@ -154,7 +154,12 @@ func (w *waiter) look(a *api.AllocationListStub, goal Goal) (done bool, err erro
 	s, _ := fromTask(a, TaskName, stateOf(a))
 	w.events = lastEvents(stateOf(a), 5)
 	switch a.ClientStatus {
-	case api.AllocClientStatusFailed, api.AllocClientStatusLost, api.AllocClientStatusComplete:
+	case api.AllocClientStatusComplete:
+		if s.idledOut() {
+			return true, nil // it came up, and nobody used it so long
+		}
+		return false, &FailedError{Alloc: a.ID, Status: a.ClientStatus, Events: w.events}
+	case api.AllocClientStatusFailed, api.AllocClientStatusLost:
 		return false, &FailedError{Alloc: a.ID, Status: a.ClientStatus, Events: w.events}
 	}
 	if goal == Placed {

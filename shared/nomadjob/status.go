@@ -92,7 +92,7 @@ func statusOf(job *api.Job, a *api.AllocationListStub, s Screen) Status {
 	case api.AllocClientStatusLost, api.AllocClientStatusUnknown:
 		return StatusLost
 	case api.AllocClientStatusComplete:
-		if strings.HasPrefix(s.Reason.String(), reasonIdle) {
+		if s.idledOut() {
 			return StatusIdleStopped
 		}
 		return StatusStopped
@@ -105,6 +105,9 @@ func statusOf(job *api.Job, a *api.AllocationListStub, s Screen) Status {
 	}
 	return StatusPending
 }
+
+// idledOut says whether the screen ended because nobody used it.
+func (s Screen) idledOut() bool { return strings.HasPrefix(s.Reason.String(), reasonIdle) }
 
 // leaseSince is the time of the oldest kept event with the epoch of the newest one.
 func leaseSince(state *api.TaskState) time.Time {
