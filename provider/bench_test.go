@@ -59,7 +59,7 @@ func BenchmarkProfile(b *testing.B) {
 }
 
 // configOf is an object of a schema in which everything else is null.
-func configOf(b *testing.B, schema *tfprotov6.Schema, set map[string]tftypes.Value) *tfprotov6.DynamicValue {
+func configOf(b testing.TB, schema *tfprotov6.Schema, set map[string]tftypes.Value) *tfprotov6.DynamicValue {
 	b.Helper()
 	object := schema.ValueType().(tftypes.Object)
 	values := map[string]tftypes.Value{}

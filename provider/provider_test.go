@@ -117,11 +117,11 @@ func TestManifest(t *testing.T) {
 	if err := json.Unmarshal(text, &manifest); err != nil {
 		t.Fatal(err)
 	}
-	main, err := os.ReadFile("../cmd/terraform-provider-botscreen/main.go")
+	serve, err := os.ReadFile("serve.go")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(manifest.Metadata.Versions) != 1 || manifest.Metadata.Versions[0] != "6.0" || !strings.Contains(string(main), "ProtocolVersion: 6,") {
+	if len(manifest.Metadata.Versions) != 1 || manifest.Metadata.Versions[0] != "6.0" || !strings.Contains(string(serve), "tf6server.Serve(") {
 		t.Errorf("the manifest says %v", manifest.Metadata.Versions)
 	}
 }

@@ -5,11 +5,8 @@
 package main
 
 import (
-	"context"
 	"flag"
 	"log"
-
-	"github.com/hashicorp/terraform-plugin-framework/providerserver"
 
 	"github.com/botscreen/botscreen/provider"
 )
@@ -20,10 +17,7 @@ var version = "dev"
 func main() {
 	debug := flag.Bool("debug", false, "run for a debugger such as delve")
 	flag.Parse()
-	err := providerserver.Serve(context.Background(), provider.New(version), providerserver.ServeOpts{
-		Address: provider.Address, Debug: *debug, ProtocolVersion: 6,
-	})
-	if err != nil {
+	if err := provider.Serve(version, *debug); err != nil {
 		log.Fatal(err)
 	}
 }
