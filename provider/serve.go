@@ -27,7 +27,7 @@ func Serve(version string, debugged bool) error {
 	if debugged {
 		options = append(options, tf6server.WithManagedDebug())
 	}
-	return tf6server.Serve(Address, func() tfprotov6.ProviderServer { return newServer(version) }, options...)
+	return tf6server.Serve(Address, func() tfprotov6.ProviderServer { return NewServer(version) }, options...)
 }
 
 // Server is the provider as a CLI of any version speaks with it.
@@ -37,7 +37,8 @@ type Server interface {
 	tfprotov6.ActionServer
 }
 
-func newServer(version string) Server {
+// NewServer makes the provider that Serve serves.
+func NewServer(version string) Server {
 	return &frugal{Server: providerserver.NewProtocol6(New(version)())().(Server)}
 }
 

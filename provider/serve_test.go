@@ -15,7 +15,7 @@ import (
 // What a call was given ends with its answer: a run of a thousand objects is no larger at its
 // end than at its start, whatever the framework remembers.
 func TestCallsAreLetGoOf(t *testing.T) {
-	server := newServer("test")
+	server := NewServer("test")
 	schema, err := server.GetProviderSchema(t.Context(), &tfprotov6.GetProviderSchemaRequest{})
 	if err != nil {
 		t.Fatal(err)

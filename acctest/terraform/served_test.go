@@ -5,7 +5,6 @@ package terraform
 import (
 	"strings"
 
-	"github.com/hashicorp/terraform-plugin-framework/providerserver"
 	"github.com/hashicorp/terraform-plugin-go/tfprotov6"
 	"github.com/hashicorp/terraform-plugin-go/tftypes"
 
@@ -16,29 +15,17 @@ import (
 // what only later CLIs than those at hand ask for.
 type served struct {
 	*bench
-	server server
+	server provider.Server
 	schema *tfprotov6.GetProviderSchemaResponse
 	opened map[string]string // what the newest ticket is
-}
-
-type server interface {
-	tfprotov6.ProviderServer
-	tfprotov6.ActionServer
-	tfprotov6.ListResourceServer
 }
 
 // serve makes a provider that is configured as the CLI's is.
 func (b *bench) serve() *served {
 	b.Helper()
-	made, err := providerserver.NewProtocol6WithError(provider.New("test")())()
-	if err != nil {
-		b.Fatal(err)
-	}
-	s := &served{bench: b}
-	var ok bool
-	if s.server, ok = made.(server); !ok {
-		b.Fatalf("a %T serves no actions or no lists", made)
-	}
+	made := provider.NewServer("test")
+	s := &served{bench: b, server: made}
+	var err error
 	if s.schema, err = made.GetProviderSchema(b.Context(), &tfprotov6.GetProviderSchemaRequest{}); err != nil {
 		b.Fatal(err)
 	}
