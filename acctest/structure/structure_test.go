@@ -33,7 +33,7 @@ var allowed = map[string][]string{
 	"provider":            {"shared/nomadjob", "shared/image", "shared/control/...", "shared/lease", "shared/screen"},
 	"provider/connection": {},
 
-	"driver/plugin":       {"driver/task", "driver/fingerprint", "driver/isolation/...", "driver/cgroup", "driver/display", "driver/memory", "driver/requirements", "shared/nomadplugin/...", "shared/screen", "shared/control"},
+	"driver/plugin":       {"driver/task", "driver/fingerprint", "driver/isolation/...", "driver/cgroup", "driver/display", "driver/memory", "driver/process", "driver/requirements", "shared/nomadplugin/...", "shared/screen", "shared/control"},
 	"driver/task":         {"driver/isolation", "driver/memory", "driver/display", "driver/slot", "driver/cgroup", "driver/process", "driver/session/dialhome", "shared/control", "shared/screen"},
 	"driver/fingerprint":  {"driver/isolation/...", "driver/display", "driver/memory", "driver/cgroup", "driver/requirements", "shared/screen"},
 	"driver/requirements": {"driver/browser", "driver/display", "driver/memory", "driver/cgroup", "driver/slot", "shared/screen"},
