@@ -4,6 +4,7 @@ package provider
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -82,6 +83,7 @@ type screensModel struct {
 	Namespace types.String `tfsdk:"namespace"`
 	Profile   types.String `tfsdk:"profile"`
 	Status    types.String `tfsdk:"status"`
+	Labels    types.Map    `tfsdk:"labels"`
 	Screens   types.List   `tfsdk:"screens"`
 }
 
@@ -113,6 +115,7 @@ func (d *screensData) Schema(_ context.Context, _ datasource.SchemaRequest, resp
 			"namespace": dataNamespace(),
 			"profile":   schema.StringAttribute{Optional: true, MarkdownDescription: "Only screens of this profile."},
 			"status":    schema.StringAttribute{Optional: true, Validators: []validator.String{stringvalidator.OneOf(statusWords()...)}, MarkdownDescription: "Only screens with this status."},
+			"labels":    schema.MapAttribute{Optional: true, ElementType: types.StringType, MarkdownDescription: labelsOfScreens},
 			"screens": schema.ListNestedAttribute{Computed: true, MarkdownDescription: "What was found.", NestedObject: schema.NestedAttributeObject{Attributes: map[string]schema.Attribute{
 				"name": computedText("Name."), "namespace": computedText("Nomad namespace."), "job_id": computedText("ID of its job."), "profile": computedText("Name of its profile."),
 				"status": computedText("What it is doing."), "isolation": computedText("Where it runs."), "holder": computedText("Who may send input: `agent` or `human`; empty where nobody."),
@@ -132,7 +135,7 @@ func (d *screensData) Read(ctx context.Context, req datasource.ReadRequest, resp
 	if resp.Diagnostics.HasError() {
 		return
 	}
-	items, diags := d.cluster.screens(ctx, client, m.Namespace.ValueString(), m.Profile, m.Status)
+	items, diags := d.cluster.screens(ctx, client, m.Namespace.ValueString(), chosen{m.Profile, m.Status, m.Labels})
 	resp.Diagnostics.Append(diags...)
 	if resp.Diagnostics.HasError() {
 		return
@@ -143,9 +146,18 @@ func (d *screensData) Read(ctx context.Context, req datasource.ReadRequest, resp
 	resp.Diagnostics.Append(resp.State.Set(ctx, m)...)
 }
 
+const labelsOfScreens = "Only screens whose profile has all of these labels. Their profiles are read for it, one by one."
+
+// chosen says which screens a list is of; what is null chooses none.
+type chosen struct {
+	profile, status types.String
+	labels          types.Map
+}
+
 // screens are the declared screens of a namespace whose records are below the provider's
-// prefix, sorted by name: two requests, however many there are.
-func (c *cluster) screens(ctx context.Context, client *api.Client, namespace string, profile, status types.String) ([]screenItem, diag.Diagnostics) {
+// prefix, sorted by name: two requests, however many there are, and one for each profile
+// where labels choose.
+func (c *cluster) screens(ctx context.Context, client *api.Client, namespace string, want chosen) ([]screenItem, diag.Diagnostics) {
 	all, err := nomadjob.ListDeclared(ctx, client, namespace)
 	if err != nil {
 		return nil, diag.Diagnostics{c.explain(err, operation{doing: "list jobs and allocations", namespace: namespace, needs: `capabilities = ["list-jobs", "read-job"]`})}
@@ -153,12 +165,43 @@ func (c *cluster) screens(ctx context.Context, client *api.Client, namespace str
 	items := []screenItem{}
 	for _, one := range all {
 		item := itemOf(one)
-		if first(one.Job.Meta[nomadjob.MetaRecords], nomadjob.DefaultPrefix) == c.prefix && !wrong(profile, item.Profile) && !wrong(status, item.Status) {
+		if first(one.Job.Meta[nomadjob.MetaRecords], nomadjob.DefaultPrefix) == c.prefix && !wrong(want.profile, item.Profile) && !wrong(want.status, item.Status) {
 			items = append(items, item)
 		}
 	}
 	slices.SortFunc(items, func(a, b screenItem) int { return strings.Compare(a.Name, b.Name) })
-	return items, nil
+	return c.labelled(ctx, client, namespace, items, want.labels)
+}
+
+// labelled are the screens whose profile has all of the labels. One whose profile is gone
+// has none.
+func (c *cluster) labelled(ctx context.Context, client *api.Client, namespace string, items []screenItem, wanted types.Map) ([]screenItem, diag.Diagnostics) {
+	if len(wanted.Elements()) == 0 {
+		return items, nil
+	}
+	left, seen := []screenItem{}, map[string]bool{}
+	for _, item := range items {
+		has, known := seen[item.Profile]
+		if !known {
+			rec, err := c.records(client).Read(ctx, nomadjob.ProfileKind, namespace, item.Profile)
+			var m profileModel
+			switch {
+			case errors.Is(err, nomadjob.ErrNoRecord):
+			case err != nil:
+				return nil, diag.Diagnostics{c.explain(err, c.recordOperation(nomadjob.ProfileKind, "read", &baseModel{Namespace: types.StringValue(namespace)}, "read"))}
+			default:
+				if diags := m.load(ctx, rec.Spec); diags.HasError() {
+					return nil, diags
+				}
+				has = hasAll(m.Labels, wanted)
+			}
+			seen[item.Profile] = has
+		}
+		if has {
+			left = append(left, item)
+		}
+	}
+	return left, nil
 }
 
 func itemOf(d nomadjob.DeclaredStub) screenItem {

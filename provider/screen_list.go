@@ -10,6 +10,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/attr"
 	"github.com/hashicorp/terraform-plugin-framework/list"
 	"github.com/hashicorp/terraform-plugin-framework/list/schema"
+	"github.com/hashicorp/terraform-plugin-framework/path"
 	"github.com/hashicorp/terraform-plugin-framework/schema/validator"
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
@@ -38,6 +39,7 @@ func (r *screenResource) ListResourceConfigSchema(_ context.Context, _ list.List
 	resp.Schema = listSchema("Finds every screen of a namespace that was declared.", map[string]schema.Attribute{
 		"profile": schema.StringAttribute{Optional: true, MarkdownDescription: "Only screens of this profile."},
 		"status":  schema.StringAttribute{Optional: true, Validators: []validator.String{stringvalidator.OneOf(statusWords()...)}, MarkdownDescription: "Only screens with this status."},
+		"labels":  schema.MapAttribute{Optional: true, ElementType: types.StringType, MarkdownDescription: labelsOfScreens},
 	})
 }
 
@@ -45,10 +47,14 @@ func (r *screenResource) ListResourceConfigSchema(_ context.Context, _ list.List
 func (r *screenResource) List(ctx context.Context, req list.ListRequest, stream *list.ListResultsStream) {
 	l := r.cluster.listing(ctx, req, stream)
 	profile, status := l.text(ctx, "profile"), l.text(ctx, "status")
+	labels := types.MapNull(types.StringType)
+	if !req.Config.Raw.IsNull() {
+		l.diags.Append(req.Config.GetAttribute(ctx, path.Root("labels"), &labels)...)
+	}
 	if l.refused() {
 		return
 	}
-	all, diags := r.cluster.screens(ctx, l.client, l.namespace, profile, status)
+	all, diags := r.cluster.screens(ctx, l.client, l.namespace, chosen{profile, status, labels})
 	if l.diags.Append(diags...); l.refused() {
 		return
 	}

@@ -196,6 +196,19 @@ func lists(b *bench) {
 		one[0].resource["profile"] != b.state()[`botscreen_screen.s["a"]`]["profile"] || one[0].resource["desired_state"] != "stopped" {
 		b.Errorf("screens of a: %v", one)
 	}
+	b.proxy.counts()
+	blue := map[string]any{"status": "stopped", "labels": map[string]string{"lane": "blue"}}
+	if two := s.list("botscreen_screen", blue, false, 0); len(two) != 2 || two[0].identity["name"] != "sa-"+b.prefix || two[1].identity["name"] != "sb-"+b.prefix {
+		b.Errorf("blue screens: %v", two)
+	}
+	if n := b.proxy.counts()["GET /v1/var"]; n != 3 { // each profile once
+		b.Errorf("%d records were read for the labels", n)
+	}
+	b.config(fmt.Sprintf(somebodies, strings.Repeat("a", 64)) + "data \"botscreen_screens\" \"red\" {\n  labels = { lane = \"red\" }\n}\n")
+	b.settle()
+	if red, _ := b.state()["data.botscreen_screens.red"]["screens"].([]any); len(red) != 1 || red[0].(map[string]any)["name"] != "sc-"+b.prefix {
+		b.Errorf("red screens: %v", red)
+	}
 	if none := s.list("botscreen_screen", map[string]any{"status": "running"}, false, 0); len(none) != 0 {
 		b.Errorf("running: %v", none)
 	}
