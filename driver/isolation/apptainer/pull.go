@@ -23,6 +23,7 @@ import (
 	"github.com/botscreen/botscreen/driver/cgroup"
 	"github.com/botscreen/botscreen/driver/isolation"
 	"github.com/botscreen/botscreen/driver/isolation/namespace"
+	"github.com/botscreen/botscreen/shared/screen"
 )
 
 // pullThreads bounds the processes of a fetch: it unpacks on all cores.
@@ -68,7 +69,7 @@ func (b *Boundary) pulled(ctx context.Context, wanted isolation.ImageOrder) (iso
 		if errors.As(err, &refused) {
 			return isolation.Image{}, err
 		}
-		return isolation.Image{}, &RefusedError{Passes: true, Err: fmt.Errorf("pull image %s: %w", reference, err), Reason: fmt.Sprintf("the image %s could not be pulled (%s). Check its name and the registry; what runs now is not touched", reference, err)}
+		return isolation.Image{}, &RefusedError{Passes: true, Err: fmt.Errorf("pull image %s: %w", reference, err), Reason: fmt.Sprintf("the image %s could not be pulled (%s). Check its name, the registry and the job's `docker { auth }`; what runs now is not touched", reference, err)}
 	}
 	return b.described(ctx, filepath.Join(b.imagesDir(), name))
 }
@@ -119,7 +120,7 @@ func (b *Boundary) fetch(ctx context.Context, reference string, wanted isolation
 			return "", err
 		}
 	}
-	if err := b.runPull(ctx, program, reference, filepath.Join(b.imagesDir(), pull), account); err != nil {
+	if err := b.runPull(ctx, program, reference, filepath.Join(b.imagesDir(), pull), wanted); err != nil {
 		return "", err
 	}
 	made, err := openMade(images, pull+"/work/image.sif", account)
@@ -156,14 +157,14 @@ func random() string {
 }
 
 // runPull runs `apptainer pull` in a cgroup of its own; nothing of it is left after.
-func (b *Boundary) runPull(ctx context.Context, program, reference, dir string, account isolation.Account) error {
-	work := filepath.Join(dir, "work")
+func (b *Boundary) runPull(ctx context.Context, program, reference, dir string, wanted isolation.ImageOrder) error {
+	work, account := filepath.Join(dir, "work"), wanted.Account
 	args := []string{"--silent", "pull", "--disable-cache"}
 	if b.insecure {
 		args = append(args, "--no-https")
 	}
 	cmd := exec.Command(program, append(args, filepath.Join(work, "image.sif"), registryScheme+reference)...)
-	cmd.Env, cmd.Dir = engineEnvironment(work), work
+	cmd.Env, cmd.Dir = append(engineEnvironment(work), credentials(wanted.Auth)...), work
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if !account.Inherited {
 		cmd.SysProcAttr.Credential = &syscall.Credential{Uid: account.UID, Gid: account.GID}
@@ -205,6 +206,18 @@ func (b *Boundary) runPull(ctx context.Context, program, reference, dir string, 
 		return fmt.Errorf("%w: %s", err, words.last())
 	}
 	return err
+}
+
+// credentials tell apptainer who it is to the registry, in the variables that it has for
+// that (its manual, "Making use of private images"): a file of them would outlive a
+// driver that is killed, and arguments are everybody's to read. The environment of a
+// pull is for its own uid and root, and no process of a sandbox sees it.
+func credentials(auth screen.RegistryAuth) []string {
+	if auth.IsZero() {
+		return nil
+	}
+	name, secret := auth.Reveal()
+	return []string{"APPTAINER_DOCKER_USERNAME=" + name, "APPTAINER_DOCKER_PASSWORD=" + secret}
 }
 
 func removeGroup(ctx context.Context, group *cgroup.Group) error {

@@ -29,6 +29,9 @@ type registry struct {
 	blobs    map[string][]byte
 	manifest []byte
 	layers   atomic.Int32
+	// guard sees each question first, and answers it itself where it returns false. It is
+	// set before anybody asks.
+	guard func(http.ResponseWriter, *http.Request) bool
 }
 
 func newRegistry(t *testing.T) *registry {
@@ -60,6 +63,9 @@ func newRegistry(t *testing.T) *registry {
 	must(t, err)
 	layerDigest := digestOf(layer.Bytes())
 	r.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		if r.guard != nil && !r.guard(w, q) {
+			return
+		}
 		_, digest, isBlob := strings.Cut(q.URL.Path, "/blobs/")
 		switch {
 		case strings.Contains(q.URL.Path, "/missing/"):

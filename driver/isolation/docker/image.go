@@ -94,7 +94,7 @@ func (b *Boundary) Pull(ctx context.Context, reference, auth string, maxBytes ui
 		if errors.As(err, &refused) {
 			return Image{}, fmt.Errorf("pull image %s: %w", reference, err)
 		}
-		return Image{}, &RefusedError{Passes: true, Err: fmt.Errorf("pull image %s: %w", reference, err), Reason: fmt.Sprintf("the image %s could not be pulled (%s). Check its name and the registry; what runs now is not touched", reference, err)}
+		return Image{}, &RefusedError{Passes: true, Err: fmt.Errorf("pull image %s: %w", reference, err), Reason: fmt.Sprintf("the image %s could not be pulled (%s). Check its name, the registry and the job's `docker { auth }`; what runs now is not touched", reference, err)}
 	}
 	return b.Inspect(ctx, reference)
 }
