@@ -15,7 +15,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
-"time"
+	"time"
 
 	"github.com/botscreen/botscreen/driver/isolation"
 	"github.com/botscreen/botscreen/shared/screen"

@@ -17,7 +17,7 @@ import (
 
 // Sweep removes containers of this driver's owner whose instance nobody keeps and that
 // are older than grace: a launch that is going on has no record yet. It returns their
-// names. Only containers of the same owner are looked at: labels are no proof of a run,
+// names. Rules of networks that are gone go too. Only containers of the same owner are looked at: labels are no proof of a run,
 // but who may write them has the engine anyway.
 func (b *Boundary) Sweep(ctx context.Context, keep func(instance string) bool, grace time.Duration) ([]string, error) {
 	all, err := b.owned(ctx)
@@ -26,6 +26,9 @@ func (b *Boundary) Sweep(ctx context.Context, keep func(instance string) bool, g
 	}
 	var removed []string
 	var errs []error
+	if !b.elsewhere.Load() {
+		errs = append(errs, unshield(ctx))
+	}
 	for _, c := range all {
 		instance := c.Labels[labelInstance]
 		if instance == "" || time.Since(time.Unix(c.Created, 0)) < grace || keep(instance) {

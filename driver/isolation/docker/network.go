@@ -28,12 +28,13 @@ func (b *Boundary) networkMode(order isolation.Order) container.NetworkMode {
 }
 
 // ensureBridge makes the bridge where it is missing. One of that name on which screens
-// would reach each other is refused (X37).
+// would reach each other is refused (X37), and so is one with IPv6: nothing of ours keeps
+// that from anything.
 func (b *Boundary) ensureBridge(ctx context.Context) (network.Inspect, error) {
 	found, err := b.api.NetworkInspect(ctx, b.bridge, network.InspectOptions{})
 	if errdefs.IsNotFound(err) {
 		_, err = b.api.NetworkCreate(ctx, b.bridge, network.CreateOptions{
-			Driver: "bridge", Options: map[string]string{optionICC: "false"}, Labels: map[string]string{labelOwner: b.owner},
+			Driver: "bridge", EnableIPv6: new(bool), Options: map[string]string{optionICC: "false"}, Labels: map[string]string{labelOwner: b.owner},
 		})
 		if errdefs.IsConflict(err) { // another start has made it
 			err = nil
@@ -47,6 +48,9 @@ func (b *Boundary) ensureBridge(ctx context.Context) (network.Inspect, error) {
 	}
 	if found.Driver != "bridge" || found.Options[optionICC] != "false" {
 		return found, &RefusedError{Reason: fmt.Sprintf("the docker network %s lets containers reach each other, or is no bridge. Remove it (docker network rm %s) and it is made anew, or set network_mode = \"none\" in the job", b.bridge, b.bridge)}
+	}
+	if found.EnableIPv6 {
+		return found, &RefusedError{Reason: fmt.Sprintf("the docker network %s has IPv6, from which this driver keeps no screen. Remove it (docker network rm %s) and it is made anew, or set network_mode = \"none\" in the job", b.bridge, b.bridge)}
 	}
 	return found, nil
 }

@@ -9,7 +9,9 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"slices"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -147,6 +149,167 @@ func TestX37MetadataDropped(t *testing.T) {
 			t.Errorf("%v is not there again: %v", rule, err)
 		}
 	}
+}
+
+// setting writes a kernel setting of the network that it is called in.
+func setting(device, name, value string) error {
+	return os.WriteFile("/proc/sys/net/ipv6/conf/"+device+"/"+name, []byte(value), 0)
+}
+
+// linkLocal is the IPv6 address that a device gives itself. It waits for it.
+func linkLocal(t *testing.T, device string) string {
+	t.Helper()
+	for end := time.Now().Add(limit); ; runtime.Gosched() {
+		dev, err := net.InterfaceByName(device)
+		must(t, err)
+		addresses, err := dev.Addrs()
+		must(t, err)
+		for _, a := range addresses {
+			if ip := a.(*net.IPNet).IP; ip.To4() == nil && ip.IsLinkLocalUnicast() {
+				return ip.String()
+			}
+		}
+		if time.Now().After(end) {
+			t.Fatalf("%s has no address: %v", device, addresses)
+		}
+	}
+}
+
+// X37: the node does not hear IPv6 of a screen's bridge, although the container has it,
+// and a network that has IPv6 is refused.
+func TestX37NoIPv6(t *testing.T) {
+	if !again(t, "network", unix.CLONE_NEWNET) {
+		return
+	}
+	if _, err := iptables(); err != nil {
+		t.Skipf("needs iptables: %v", err)
+	}
+	if _, err := os.Stat("/proc/sys/net/ipv6"); err != nil {
+		t.Skip("needs a kernel with IPv6")
+	}
+	e := startEngine(t, engine{network: true})
+	b := boundaryAt(t, e.endpoint)
+	order := newOrder(t, emptyImage(t, b))
+	order.Network = screen.NetworkBridge
+	s := launched(t, b, order)
+	bridge, err := b.ensureBridge(bounded(t))
+	must(t, err)
+	device := deviceOf(bridge)
+	l, err := net.Listen("tcp6", "[::]:8080") // the node's own services
+	must(t, err)
+	t.Cleanup(func() { _ = l.Close() })
+	go func() {
+		for c, err := l.Accept(); err == nil; c, err = l.Accept() {
+			_ = c.Close()
+		}
+	}()
+	// A container that has IPv6 in spite of its network.
+	must(t, inNetwork(s.record.Session.PID, func() error {
+		return errors.Join(setting("eth0", "accept_dad", "0"), setting("eth0", "disable_ipv6", "0"))
+	}))
+	connect := func(address string) error {
+		return inNetwork(s.record.Session.PID, func() error {
+			c, err := net.DialTimeout("tcp6", "["+address+"%eth0]:8080", 2*time.Second)
+			if err == nil {
+				_ = c.Close()
+			}
+			return err
+		})
+	}
+	// Somebody takes the setting back: the node answers.
+	must(t, errors.Join(setting(device, "accept_dad", "0"), setting(device, "disable_ipv6", "0")))
+	address := linkLocal(t, device)
+	if err := connect(address); err != nil {
+		t.Errorf("without the setting the node does not answer, so it proves nothing: %v", err)
+	}
+	if warned := b.guard(bounded(t), bridge); len(warned) > 0 {
+		t.Fatalf("warned of %v", warned)
+	}
+	if err := connect(address); err == nil {
+		t.Errorf("the node answers at %s", address)
+	}
+
+	b.bridge = "with-ipv6"
+	on := true
+	_, err = b.api.NetworkCreate(bounded(t), b.bridge, network.CreateOptions{
+		Driver: "bridge", EnableIPv6: &on, Options: map[string]string{optionICC: "false"},
+		IPAM: &network.IPAM{Config: []network.IPAMConfig{{Subnet: "fd00:b07::/64"}}},
+	})
+	must(t, err)
+	var refused *RefusedError
+	if _, err := b.ensureBridge(bounded(t)); !errors.As(err, &refused) || !strings.Contains(refused.Sentence(), "IPv6") {
+		t.Errorf("a network with IPv6: %v", err)
+	}
+}
+
+// X37: the rules go when their bridge is gone, and no other rule does.
+func TestX37RulesGoWithTheBridge(t *testing.T) {
+	if !again(t, "network", unix.CLONE_NEWNET) {
+		return
+	}
+	program, err := iptables()
+	if err != nil {
+		t.Skipf("needs iptables: %v", err)
+	}
+	e := startEngine(t, engine{network: true})
+	b := boundaryAt(t, e.endpoint)
+	keep := func(string) bool { return true }
+	lives, err := b.ensureBridge(bounded(t))
+	must(t, err)
+	b.bridge = "another"
+	goes, err := b.ensureBridge(bounded(t))
+	must(t, err)
+	for _, found := range []network.Inspect{lives, goes, goes} {
+		if warned := b.guard(bounded(t), found); len(warned) > 0 {
+			t.Fatalf("warned of %v", warned)
+		}
+	}
+	theirs := []string{"INPUT", "-i", deviceOf(goes), "-j", "DROP"}
+	must(t, run(t.Context(), program, "-I", theirs))
+	must(t, run(t.Context(), program, "-I", shieldRules(deviceOf(goes))[1])) // a second of one kind
+	must(t, b.api.NetworkRemove(bounded(t), goes.ID))
+	_, err = b.Sweep(bounded(t), keep, 0)
+	must(t, err)
+	for _, rule := range shieldRules(deviceOf(goes)) {
+		if run(t.Context(), program, "-C", rule) == nil {
+			t.Errorf("%v is left", rule)
+		}
+	}
+	for _, rule := range append(shieldRules(deviceOf(lives)), theirs) {
+		if err := run(t.Context(), program, "-C", rule); err != nil {
+			t.Errorf("%v is gone: %v", rule, err)
+		}
+	}
+	if warned := b.guard(bounded(t), goes); len(warned) != 1 || !strings.Contains(warned[0], "is not in this driver's network") {
+		t.Errorf("a bridge that is not there is guarded: %v", warned)
+	}
+}
+
+func TestShielded(t *testing.T) {
+	const text = `-P INPUT ACCEPT
+-N DOCKER-USER
+-A INPUT -i br-0123456789ab -m comment --comment botscreen -j DROP
+-A DOCKER-USER -d 169.254.0.0/16 -i br-0123456789ab -m comment --comment botscreen -j DROP
+-A INPUT -i br-fedcba987654 -m comment --comment "botscreen of old" -j DROP
+-A INPUT -i eth0 -j DROP
+-A INPUT -m comment --comment botscreen -j DROP
+`
+	if got := shielded(text); !slices.Equal(got, []string{"br-0123456789ab"}) {
+		t.Errorf("%v", got)
+	}
+}
+
+func FuzzShielded(f *testing.F) {
+	for _, text := range []string{"", "-A INPUT -i br-0 -m comment --comment botscreen -j DROP\n", "-i --comment botscreen", "--comment botscreen -i"} {
+		f.Add(text)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		for _, device := range shielded(text) {
+			if device == "" || strings.ContainsAny(device, " \n") || !strings.Contains(text, ruleMark) {
+				t.Errorf("%q of %q", device, text)
+			}
+		}
+	})
 }
 
 // X37: where no rule can be made the status says what is reachable.
