@@ -15,7 +15,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/botscreen/botscreen/driver/isolation"
 	"github.com/botscreen/botscreen/shared/screen"
