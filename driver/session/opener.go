@@ -157,8 +157,12 @@ func ofOurUID(conn *net.UnixConn) error {
 }
 
 // OpenerMain is the program of that name: it asks the session of this desktop to show an
-// address or a file, and returns the exit code.
+// address or a file, and returns the exit code. A failure is said where it was asked from:
+// in the terminal, else in a window of the desktop.
 func OpenerMain(args []string) int {
+	if len(args) == 2 && args[1] == noticeArgument {
+		return noticeMain(os.Getenv(noticeVariable), os.Stdin, os.Stdout)
+	}
 	if len(args) > 2 {
 		fmt.Fprintf(os.Stderr, "usage: %s [ADDRESS]\n", OpenerName)
 		return 2
@@ -167,11 +171,24 @@ func OpenerMain(args []string) int {
 	if len(args) == 2 {
 		address = addressOf(args[1])
 	}
-	if err := askToOpen(args[0], address); err != nil {
-		fmt.Fprintf(os.Stderr, "The browser was not opened: %v.\n", err)
+	self, err := selfPath(args[0])
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	if err := askToOpen(self, address); err != nil {
+		tell(self, fmt.Sprintf("The browser was not opened: %s.", strings.TrimSuffix(err.Error(), ".")))
 		return 1
 	}
 	return 0
+}
+
+// selfPath is where the opener was called from: its socket lies beside it.
+func selfPath(name string) (string, error) {
+	if strings.Contains(name, "/") {
+		return name, nil
+	}
+	return exec.LookPath(name)
 }
 
 // addressOf takes what a desktop hands over: an address, or the path of a file.
@@ -187,15 +204,7 @@ func addressOf(word string) string {
 	return word
 }
 
-func askToOpen(name, address string) error {
-	self := name
-	if !strings.Contains(name, "/") {
-		found, err := exec.LookPath(name)
-		if err != nil {
-			return err
-		}
-		self = found
-	}
+func askToOpen(self, address string) error {
 	conn, err := net.Dial("unix", filepath.Join(filepath.Dir(self), openerSocket))
 	if err != nil {
 		return errors.New("this screen's session does not answer")
