@@ -66,6 +66,7 @@ var everywhere = []acceptance{
 	{"an unused desktop sleeps and wakes", sleepsAndWakes},
 	{"one browser, whoever asks first", oneBrowser},
 	{"a login moves to another bot", movedLogin},
+	{"file dialogs open in the home, downloads land there", fileDialogs},
 	{"a VNC program watches, takes and hands back", viewed},
 	{"an agent uses its screen by MCP", usedByMCP},
 	{"an agent drives the browser over CDP", drivenOverCDP},

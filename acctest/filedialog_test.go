@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package acctest
+
+import (
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/botscreen/botscreen/shared/control"
+	"github.com/botscreen/botscreen/shared/relay/action"
+	"github.com/botscreen/botscreen/shared/testkit/chromium"
+)
+
+// exchange is a site whose page is one button for a file, and which has one to fetch.
+type exchange struct {
+	*httptest.Server
+	shown chan struct{} // its page has come up; has room for more than there are
+	given chan string   // "name: content" of what was chosen; the same
+}
+
+func newExchange(t *testing.T) *exchange {
+	t.Helper()
+	e := &exchange{shown: make(chan struct{}, 16), given: make(chan string, 16)}
+	e.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/shown":
+			e.shown <- struct{}{}
+		case "/give":
+			body, _ := io.ReadAll(io.LimitReader(r.Body, 1<<10))
+			e.given <- r.URL.Query().Get("name") + ": " + string(body)
+		case "/report":
+			w.Header().Set("Content-Disposition", `attachment; filename="report.txt"`)
+			_, _ = io.WriteString(w, "the report")
+		case "/":
+			w.Header().Set("Content-Type", "text/html; charset=utf-8")
+			_, _ = io.WriteString(w, `<!doctype html><title>Exchange</title><body style="margin:0">
+				<input id="file" type="file" style="position:fixed;inset:0;width:100vw;height:100vh">
+				<script>
+				file.onchange = async () => fetch("/give?name=" + encodeURIComponent(file.files[0].name), {method: "POST", body: await file.files[0].text()});
+				requestAnimationFrame(() => requestAnimationFrame(() => fetch("/shown", {method: "POST"})));
+				</script>`)
+		}
+	}))
+	t.Cleanup(e.Close)
+	return e
+}
+
+func awaitFrom[T any](t *testing.T, what string, from chan T) (got T) {
+	t.Helper()
+	select {
+	case got = <-from:
+	case <-time.After(actionLimit):
+		t.Fatalf("there was never %s", what)
+	}
+	return got
+}
+
+// acts does what the agent of a screen does with keyboard and pointer.
+func (a *agent) acts(t *testing.T, profile string, actions ...action.Action) {
+	t.Helper()
+	bot := a.asAgent(t, profile)
+	lease, err := bot.Lease(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := bot.Input(t.Context(), control.InputRequest{Epoch: lease.Epoch, Actions: actions}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// fileDialogs: a page's dialog for files opens in the home, what is chosen there by keyboard
+// reaches the page, and a download lands in the home.
+func fileDialogs(t *testing.T, a *agent) {
+	chromium.Need(t)
+	site := newExchange(t)
+	path := a.job(t, "clerk")
+	writeFile(t, path, replaceLine(readFile(t, path), "memory", "memory = 2000"))
+	a.must(t, "run", path)
+	defer func() { a.must(t, "stop", "clerk") }()
+	inside := func(script string) string { return a.must(t, "exec", "-T", "clerk", "sh", "-c", script) }
+	inside(`printf 'from the home' > "$HOME/upload.txt"`)
+
+	a.must(t, "browser", "open", "clerk", site.URL+"/")
+	awaitFrom(t, "the page", site.shown)
+	a.acts(t, "clerk", action.Click{Point: action.Point{X: 400, Y: 400}})
+	a.windowOn(t, "clerk", "Open File")
+	a.acts(t, "clerk", action.Key{Keys: "ctrl+l"}, action.Type{Text: "upload.txt\n"})
+	if got := awaitFrom(t, "a file for the page", site.given); got != "upload.txt: from the home" {
+		t.Errorf("the page was given %q", got)
+	}
+
+	a.must(t, "browser", "open", "clerk", site.URL+"/report")
+	a.eventually("the download", func() bool {
+		r := a.botscreen(t, "exec", "-T", "clerk", "sh", "-c", `cat "$HOME/Downloads/report.txt"`)
+		return r.code == 0 && strings.TrimSpace(r.stdout) == "the report"
+	})
+}
