@@ -5,13 +5,13 @@ package browser
 import (
 	"errors"
 	"fmt"
-	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/botscreen/botscreen/driver/userns"
 )
 
 // SandboxError says that the browser's own sandbox cannot work here, and how it would
@@ -42,38 +42,16 @@ func tryNamespaces(starter Starter) error {
 	if err == nil {
 		return nil
 	}
-	for _, s := range namespaceSwitches {
-		if s.isOff() {
-			return fmt.Errorf("%s is %s", strings.ReplaceAll(strings.TrimPrefix(s.file, "/proc/sys/"), "/", "."), s.off)
-		}
+	if s, off := userns.Off(""); off {
+		return errors.New(s.String())
 	}
 	return errors.New("user namespaces are refused")
 }
 
-// namespaceSwitches turn unprivileged user namespaces off, see user_namespaces(7) and
-// Debian's and Ubuntu's kernels.
-var namespaceSwitches = []namespaceSwitch{
-	{"/proc/sys/user/max_user_namespaces", "0", "sysctl -w user.max_user_namespaces=15000"},
-	{"/proc/sys/kernel/unprivileged_userns_clone", "0", "sysctl -w kernel.unprivileged_userns_clone=1"},
-	{
-		"/proc/sys/kernel/apparmor_restrict_unprivileged_userns", "1",
-		"sysctl -w kernel.apparmor_restrict_unprivileged_userns=0, or an AppArmor profile with `userns` for the browser",
-	},
-}
-
-type namespaceSwitch struct{ file, off, fix string }
-
-func (s namespaceSwitch) isOff() bool {
-	text, err := os.ReadFile(s.file)
-	return err == nil && strings.TrimSpace(string(text)) == s.off
-}
-
 // namespacesFix is what an administrator of the node types.
 func namespacesFix() string {
-	for _, s := range namespaceSwitches {
-		if s.isOff() {
-			return s.fix
-		}
+	if s, off := userns.Off(""); off {
+		return s.Fix
 	}
 	return "allow clone, unshare and setns in the seccomp profile around the screen"
 }

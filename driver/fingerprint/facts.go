@@ -17,6 +17,8 @@ type facts struct {
 	missing requirements.Missing
 	xvnc    string
 	browser requirements.Browser
+	// userns is what CheckUserNamespaces found.
+	userns requirements.Check
 
 	displays     Value
 	displayError string
@@ -69,6 +71,7 @@ func (f *facts) snapshot(p *Fingerprinter) Snapshot {
 		prefix + "xvnc.version":        text(f.xvnc),
 		prefix + "browser":             text(f.browser.Name),
 		prefix + "browser.executable":  text(plain(f.browser.Path)),
+		prefix + "user_namespaces":     text(f.namespaces()),
 		prefix + "missing":             text(strings.Join(f.missing.Required(), ",")),
 		prefix + "displays.free":       f.displays,
 		prefix + "memory.available_mb": f.memory,
@@ -89,6 +92,15 @@ func (f *facts) snapshot(p *Fingerprinter) Snapshot {
 		s.Health = Unhealthy
 	}
 	return s
+}
+
+// namespaces is "allowed", or why a browser's own sandbox and apptainer get none, with what
+// would change that.
+func (f *facts) namespaces() string {
+	if f.userns.OK || f.userns.Found == "" { // not looked at yet
+		return f.userns.Found
+	}
+	return plain(f.userns.Found + ". Fix: " + f.userns.Fix)
 }
 
 // ready are the isolations that a job may use here now, those of the order first.
@@ -136,6 +148,9 @@ func (f *facts) describe(ready []string) string {
 	}
 	if f.browser.Name == requirements.NoBrowser && slices.Contains(ready, Host) {
 		said = append(said, "browser: host screens have no headed browser, install chromium or google-chrome")
+	}
+	if !f.userns.OK && f.userns.Found != "" && slices.Contains(ready, Host) {
+		said = append(said, "browser: its sandbox needs user namespaces or a set-user-ID helper: "+strings.TrimSuffix(f.namespaces(), "."))
 	}
 	if f.memoryReason != "" {
 		said = append(said, "memory: "+f.memoryReason)

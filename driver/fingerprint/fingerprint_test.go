@@ -115,7 +115,7 @@ func TestFirstSnapshotComesAtOnce(t *testing.T) {
 			"isolation.docker": text("ready"), "isolation.apptainer": text("apptainer is not installed"),
 			"isolation.host": text("this plugin does not have it"),
 			"docker.version": text("27.1.1"), "apptainer.version": text(""), "xvnc.version": text(""),
-			"browser": text("none"), "browser.executable": text(""), "missing": text("Xvnc,dbus-daemon,xfwm4,xfdesktop,xfce4-panel,xfsettingsd"),
+			"browser": text("none"), "browser.executable": text(""), "user_namespaces": text("the kernel has none. Fix: Boot a kernel with CONFIG_USER_NS."), "missing": text("Xvnc,dbus-daemon,xfwm4,xfdesktop,xfce4-panel,xfsettingsd"),
 			"displays.free": number(3), "memory.available_mb": number(4000),
 		}
 		for name, value := range want {
@@ -317,4 +317,30 @@ func TestHostProbe(t *testing.T) {
 	if r := NewHostProbe(here, true).Check(t.Context()); !r.Ready {
 		t.Errorf("this machine: %+v", r)
 	}
+}
+
+// BRW-11: a node on which AppArmor keeps user namespaces from browsers says so, and what
+// would change it.
+func TestBRW11NamespacesAreSaid(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := fakeNode(t, newProbe(Host, Report{Ready: true}))
+		place := func(name, text string) {
+			path := filepath.Join(f.Requirements.Root, name)
+			if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), 0o644)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		place("/proc/self/ns/user", "")
+		snapshots := watch(t, f)
+		if s := <-snapshots; attribute(s, "user_namespaces") != "allowed" || strings.Contains(s.Description, "namespaces") {
+			t.Errorf("a node like most: %+v", s)
+		}
+		place("/proc/sys/kernel/apparmor_restrict_unprivileged_userns", "1\n")
+		s := <-snapshots
+		for _, said := range []string{attribute(s, "user_namespaces"), s.Description} {
+			if !strings.Contains(said, "kernel.apparmor_restrict_unprivileged_userns is 1. Fix: sysctl -w kernel.apparmor_restrict_unprivileged_userns=0, or an AppArmor profile with `userns`") {
+				t.Errorf("Ubuntu: %s", said)
+			}
+		}
+	})
 }

@@ -62,6 +62,10 @@ func newRound(f *Fingerprinter) *round {
 		return func(f *facts) { f.browser = browser }
 	}, nil)
 	r.add(func(ctx context.Context) apply {
+		check := f.Requirements.CheckUserNamespaces()
+		return func(f *facts) { f.userns = check }
+	}, nil)
+	r.add(func(ctx context.Context) apply {
 		free, err := f.Displays.FreeIn(f.Band)
 		return func(f *facts) { f.setDisplays(free, err) }
 	}, nil)

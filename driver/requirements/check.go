@@ -4,10 +4,11 @@ package requirements
 
 import (
 	"fmt"
-	"os"
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/botscreen/botscreen/driver/userns"
 )
 
 // Check is one line of `nomad-driver-botscreen doctor`: something that was looked at, and what to do when it is
@@ -49,21 +50,11 @@ func (h Host) CheckPrograms() Check {
 // and apptainer need.
 func (h Host) CheckUserNamespaces() Check {
 	c := Check{Name: "user_namespaces", OK: true, Found: "allowed"}
-	switches := []struct{ file, off, fix string }{
-		{"/proc/sys/user/max_user_namespaces", "0", "sysctl -w user.max_user_namespaces=15000"},
-		{"/proc/sys/kernel/unprivileged_userns_clone", "0", "sysctl -w kernel.unprivileged_userns_clone=1"},
-		{"/proc/sys/kernel/apparmor_restrict_unprivileged_userns", "1",
-			"sysctl -w kernel.apparmor_restrict_unprivileged_userns=0, or give the browser an AppArmor profile with `userns`"},
-	}
-	if _, err := os.Stat(h.at("/proc/self/ns/user")); err != nil {
+	if !userns.Exist(h.Root) {
 		c.OK, c.Found, c.Fix = false, "the kernel has none", "Boot a kernel with CONFIG_USER_NS."
 	}
-	for _, s := range switches {
-		data, err := os.ReadFile(h.at(s.file))
-		if err == nil && strings.TrimSpace(string(data)) == s.off {
-			c.OK, c.Found, c.Fix = false, strings.TrimPrefix(s.file, "/proc/sys/")+" is "+s.off, s.fix
-			break
-		}
+	if s, off := userns.Off(h.Root); off {
+		c.OK, c.Found, c.Fix = false, s.String(), s.Fix
 	}
 	if !c.OK {
 		c.Why = "The browser's sandbox and apptainer need user namespaces."

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/botscreen/botscreen/driver/isolation"
+	"github.com/botscreen/botscreen/driver/userns"
 )
 
 // enginePath is the PATH of apptainer and of what it starts; the node's own does not
@@ -160,15 +161,10 @@ func parseVersion(text string) (major, minor int, ok bool) {
 // namespacesOff says why nobody may make user namespaces here, if the kernel says so.
 // AppArmor's switch is none of them: apptainer's packages bring a profile.
 func namespacesOff() string {
-	for file, off := range map[string]string{
-		"/proc/sys/user/max_user_namespaces":         "sysctl -w user.max_user_namespaces=15000",
-		"/proc/sys/kernel/unprivileged_userns_clone": "sysctl -w kernel.unprivileged_userns_clone=1",
-	} {
-		if text, err := os.ReadFile(file); err == nil && strings.TrimSpace(string(text)) == "0" {
-			return "this kernel gives no user namespaces to users without privilege, which apptainer needs. Run `" + off + "`"
-		}
+	if s, off := userns.Off(""); off && !s.AppArmor {
+		return fmt.Sprintf("this kernel gives no user namespaces to users without privilege (%s), which apptainer needs. Run `%s`", s, s.Fix)
 	}
-	if _, err := os.Stat("/proc/self/ns/user"); err != nil {
+	if !userns.Exist("") {
 		return "this kernel has no user namespaces, which apptainer needs. Boot one with CONFIG_USER_NS"
 	}
 	return ""

@@ -17,6 +17,7 @@ import (
 	"github.com/botscreen/botscreen/driver/isolation"
 	"github.com/botscreen/botscreen/driver/isolation/namespace"
 	"github.com/botscreen/botscreen/driver/process"
+	"github.com/botscreen/botscreen/driver/userns"
 )
 
 const (
@@ -139,11 +140,22 @@ func (s *sandbox) findSession(ctx context.Context, order isolation.Order, words 
 	}
 }
 
+// unconfinedHint is what may be wrong where AppArmor lets only some programs make user
+// namespaces: a package of apptainer brings a profile for itself, and one that was put
+// elsewhere has none. root is the node's for "".
+func unconfinedHint(program, root string) string {
+	s, off := userns.Off(root)
+	if !off || !s.AppArmor {
+		return ""
+	}
+	return fmt.Sprintf(". On this node %s. If it is refused user namespaces, give %s an AppArmor profile with `userns`, as its package does, or run `sysctl -w %s=0`", s, program, s.Setting)
+}
+
 // ended is why apptainer ended without a session, in its own words.
 func ended(cmd *exec.Cmd, words *words) error {
 	return &RefusedError{
 		Err:    fmt.Errorf("apptainer ended with %s: %s", cmd.ProcessState, words.last()),
-		Reason: fmt.Sprintf("apptainer could not start the session (%s). Its last words: %s", cmd.ProcessState, words.last()),
+		Reason: fmt.Sprintf("apptainer could not start the session (%s). Its last words: %s%s", cmd.ProcessState, words.last(), unconfinedHint(cmd.Path, "")),
 	}
 }
 

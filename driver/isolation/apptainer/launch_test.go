@@ -260,3 +260,17 @@ func TestP3KilledFromOutside(t *testing.T) {
 		}
 	}
 }
+
+// Where AppArmor decides who makes user namespaces, a failed start says so.
+func TestUnconfinedHint(t *testing.T) {
+	root := t.TempDir()
+	if hint := unconfinedHint("/opt/apptainer", root); hint != "" {
+		t.Errorf("a node without AppArmor: %s", hint)
+	}
+	dir := filepath.Join(root, "proc/sys/kernel")
+	must(t, os.MkdirAll(dir, 0o755))
+	must(t, os.WriteFile(filepath.Join(dir, "apparmor_restrict_unprivileged_userns"), []byte("1\n"), 0o644))
+	if hint := unconfinedHint("/opt/apptainer", root); !strings.Contains(hint, "give /opt/apptainer an AppArmor profile") || !strings.Contains(hint, "=0`") {
+		t.Errorf("Ubuntu: %s", hint)
+	}
+}

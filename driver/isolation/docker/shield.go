@@ -72,11 +72,15 @@ func shield(ctx context.Context, device string) error {
 // The kernel drops what comes in before any rule sees it, and the setting goes with the
 // device (ip-sysctl, disable_ipv6). A kernel without IPv6 has no such file.
 func quietIPv6(device string) error {
-	err := os.WriteFile("/proc/sys/net/ipv6/conf/"+device+"/disable_ipv6", []byte("1"), 0)
+	f, err := os.OpenFile("/proc/sys/net/ipv6/conf/"+device+"/disable_ipv6", os.O_WRONLY, 0)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	return err
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString("1")
+	return errors.Join(err, f.Close())
 }
 
 // unshield removes the rules of bridges that are gone: an engine never gives a name again,
