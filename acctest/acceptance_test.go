@@ -67,6 +67,7 @@ var everywhere = []acceptance{
 	{"one browser, whoever asks first", oneBrowser},
 	{"a login moves to another bot", movedLogin},
 	{"file dialogs open in the home, downloads land there", fileDialogs},
+	{"a profile is removed from its node", profileRemoved},
 	{"a VNC program watches, takes and hands back", viewed},
 	{"an agent uses its screen by MCP", usedByMCP},
 	{"an agent drives the browser over CDP", drivenOverCDP},

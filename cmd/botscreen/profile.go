@@ -24,12 +24,12 @@ const archiveLimit = wakeLimit + 30*time.Minute
 func (c *cli) profileCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "profile",
-		Short: "Move the logins of a bot: the profile of its browser",
+		Short: "Move the logins of a bot, the profile of its browser, or remove all that it has",
 		Long: `Take the profile of a screen's browser away in a file, and put one into a screen. It holds every login, so give a
 recipient: then nobody but the owner of its key can read the file, which is of the age format (https://age-encryption.org). Both are
 refused while the browser runs. A profile that a newer browser has used is refused.`,
 	}
-	cmd.AddCommand(c.profileExportCommand(), c.profileImportCommand(), c.profileKeyCommand())
+	cmd.AddCommand(c.profileExportCommand(), c.profileImportCommand(), c.profileKeyCommand(), c.profileRemoveCommand())
 	return cmd
 }
 

@@ -24,6 +24,7 @@ add a block  plugin "nomad-driver-botscreen" { config { … } }  to the agent's 
 
   nomad-driver-botscreen                  run as plugin (started by a Nomad agent)
   nomad-driver-botscreen doctor [-json]   say what this node lacks for screens and how to get it
+  nomad-driver-botscreen profile-rm PROFILE   say what a profile has on this node; with -yes, remove it
   nomad-driver-botscreen version          print the version
 
 The driver itself also starts it as: supervise, session --dial PATH, pipe --dial|--serve PATH,
@@ -60,6 +61,8 @@ func run(args []string) int {
 		return desktop.FenceProbeMain(args[1:])
 	case "doctor":
 		return plugin.Doctor(args[1:], os.Stdout, os.Stderr)
+	case "profile-rm":
+		return plugin.RemoveProfile(args[1:], os.Stdout, os.Stderr)
 	case "version", "--version", "-version":
 		fmt.Println(plugin.Version)
 		return 0

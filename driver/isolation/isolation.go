@@ -203,6 +203,14 @@ type ImageSweeper interface {
 	SweepImages(ctx context.Context, keep func(reference string) bool, grace time.Duration) ([]string, error)
 }
 
+// HomeKeeper is a boundary that can have homes which are not on this node.
+type HomeKeeper interface {
+	// Homes names those of a profile.
+	Homes(ctx context.Context, id screen.ID) ([]string, error)
+	// RemoveHomes removes them; what is not there is no error.
+	RemoveHomes(ctx context.Context, id screen.ID) error
+}
+
 // Boundary launches and finds sandboxes of one kind.
 type Boundary interface {
 	Kind() screen.Isolation

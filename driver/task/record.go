@@ -82,9 +82,11 @@ type profileRecord struct {
 // enter.
 type recordDir string
 
+func (d recordDir) path(name string) string { return filepath.Join(string(d), name+".json") }
+
 // load returns fs.ErrNotExist when there is none.
 func (d recordDir) load(name string, v any) error {
-	text, err := os.ReadFile(filepath.Join(string(d), name+".json"))
+	text, err := os.ReadFile(d.path(name))
 	if err != nil {
 		return fmt.Errorf("load record: %w", err)
 	}
@@ -118,14 +120,14 @@ func (d recordDir) save(name string, v any) error {
 	if err := ensureDir(string(d), 0o700); err != nil {
 		return fmt.Errorf("save record: %w", err)
 	}
-	if err := writeFileFrom(filepath.Join(string(d), name+".json"), bytes.NewReader(text), 0o600); err != nil {
+	if err := writeFileFrom(d.path(name), bytes.NewReader(text), 0o600); err != nil {
 		return fmt.Errorf("save record: %w", err)
 	}
 	return nil
 }
 
 func (d recordDir) remove(name string) error {
-	err := os.Remove(filepath.Join(string(d), name+".json"))
+	err := os.Remove(d.path(name))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("remove record: %w", err)
 	}

@@ -123,7 +123,11 @@ func (s *start) unwind() {
 // lockScreen keeps two driver processes from starting one screen at once, and one from
 // clearing away what another one starts (DSP-08). A driver that dies lets go of it.
 func (m *Manager) lockScreen(ctx context.Context, hash string) (*slot.Slot, error) {
-	dir, err := m.node.Sub("screens")
+	return lockScreenIn(ctx, m.node, hash)
+}
+
+func lockScreenIn(ctx context.Context, node *slot.Dir, hash string) (*slot.Slot, error) {
+	dir, err := node.Sub("screens")
 	if err != nil {
 		return nil, fmt.Errorf("lock screen: %w", err)
 	}

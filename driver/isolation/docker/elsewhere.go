@@ -6,8 +6,6 @@ import (
 	"archive/tar"
 	"bytes"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -119,19 +117,13 @@ func tmpfsOptions(uid uint32, mode uint32) string {
 // outlives the container (P5).
 func (b *Boundary) mountsElsewhere(order isolation.Order, img Image) []mount.Mount {
 	all := []mount.Mount{
-		{Type: mount.TypeVolume, Source: b.homeVolume(order), Target: order.Home, VolumeOptions: &mount.VolumeOptions{
+		{Type: mount.TypeVolume, Source: b.homeVolume(order.ID), Target: order.Home, VolumeOptions: &mount.VolumeOptions{
 			NoCopy: true,
 			Labels: map[string]string{labelOwner: b.owner, labelPrefix + "profile": string(order.ID.Profile), labelPrefix + "namespace": order.ID.Namespace},
 		}},
 		tmpfs("/tmp/.X11-unix", 1<<20, 0o1777),
 	}
 	return withImageVolumes(all, img)
-}
-
-// homeVolume is a profile's own; two drivers that use one engine have two.
-func (b *Boundary) homeVolume(order isolation.Order) string {
-	sum := sha256.Sum256([]byte(b.owner)) // a directory's name, in which an engine takes no slash
-	return "botscreen-home-" + hex.EncodeToString(sum[:6]) + "-" + order.ID.Hash()
 }
 
 // cargo is what a container elsewhere gets as copies: our binary, the account files, and

@@ -26,6 +26,7 @@ import (
 	"github.com/botscreen/botscreen/shared/control"
 	"github.com/botscreen/botscreen/shared/lease"
 	"github.com/botscreen/botscreen/shared/rfb"
+	"github.com/botscreen/botscreen/shared/screen"
 )
 
 // elsewhereVariable says to a test that it runs in namespaces of its own by now: "pids" where
@@ -197,6 +198,39 @@ func TestElsewhereCut(t *testing.T) {
 	if status, ok := s.Status(); !ok || status != killed || s.EndReason() != "" {
 		t.Errorf("%+v %t %q", status, ok, s.EndReason())
 	}
+}
+
+// A profile's home on an engine elsewhere is removed when nothing runs on it, and nobody
+// else's is.
+func TestElsewhereHomeRemoved(t *testing.T) {
+	if !elsewhere(t, "files") {
+		return
+	}
+	b, order := newElsewhere(t)
+	other := order
+	other.Instance, other.ID.Profile = newInstance(), "another"
+	s, o := launched(t, b, order), launched(t, b, other)
+	homes := func(id screen.ID) []string {
+		t.Helper()
+		names, err := b.Homes(bounded(t), id)
+		must(t, err)
+		return names
+	}
+	if len(homes(order.ID)) != 1 {
+		t.Fatalf("homes %v, want one", homes(order.ID))
+	}
+	if err := b.RemoveHomes(bounded(t), order.ID); err == nil || len(homes(order.ID)) != 1 {
+		t.Errorf("one that is in use: %v", err)
+	}
+	for _, s := range []*sandbox{s, o} {
+		must(t, s.Kill(bounded(t)))
+		must(t, s.Remove(bounded(t)))
+	}
+	must(t, b.RemoveHomes(bounded(t), order.ID))
+	if len(homes(order.ID)) != 0 || len(homes(other.ID)) != 1 {
+		t.Errorf("left %v, and of the other one %v", homes(order.ID), homes(other.ID))
+	}
+	must(t, b.RemoveHomes(bounded(t), order.ID)) // again
 }
 
 // X38: an intent whose launch died names a container elsewhere, and its engine a pid that

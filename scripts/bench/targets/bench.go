@@ -122,6 +122,8 @@ func (b *bench) startScreen(n int) (took time.Duration, end func() error, err er
 	return b.startScreenIn(n, map[string]any{"isolation": "host"})
 }
 
+func profileOf(n int) string { return fmt.Sprintf("bench-%d", n) }
+
 // startScreenIn starts a screen with what job says.
 func (b *bench) startScreenIn(n int, job map[string]any) (took time.Duration, end func() error, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*patience) // many stand at the gate
@@ -134,7 +136,7 @@ func (b *bench) startScreenIn(n int, job map[string]any) (took time.Duration, en
 	if err != nil {
 		return 0, nil, err
 	}
-	job["profile"] = fmt.Sprintf("bench-%d", n)
+	job["profile"] = profileOf(n)
 	config, err := schema.Encode(job, hclconfig.Variables{})
 	if err != nil {
 		return 0, nil, err

@@ -10,9 +10,8 @@ import (
 	"image"
 	"image/color"
 	"image/png"
-	"io"
-	"net/http"
-	"net/http/httptest"
+	"net/url"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"time"
@@ -28,33 +27,67 @@ var painted = color.RGBA{R: 0xc0, G: 0x12, B: 0x34, A: 0xff}
 
 // browser measures from the call that opens an address to the first pixel of its page on
 // the screen, with a browser that does not run and with one that does, and what a screen
-// takes with that page.
+// takes with that page, in each isolation that has a browser here. The page is a file of
+// the home: a sandbox reaches nothing of this machine.
 func (b *bench) browser(runs int) ([]row, error) {
-	if _, err := exec.LookPath("chromium"); err != nil {
-		return nil, fmt.Errorf("needs chromium: %w", err)
-	}
-	page := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", "text/html")
-		_, _ = io.WriteString(w, fmt.Sprintf(`<body style="background:#%02x%02x%02x">`, painted.R, painted.G, painted.B))
-	}))
-	defer page.Close()
-	var cold, warm, memory []float64
-	for i := range runs {
-		_, end, err := b.startScreen(6000 + i)
-		if err != nil {
-			return nil, err
+	var rows []row
+	for _, s := range browsing() {
+		var cold, warm, memory []float64
+		for i := range runs {
+			n := 6000 + 100*len(rows) + i
+			_, end, err := b.startScreenIn(n, map[string]any{"isolation": s.kind, "image": s.image})
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", s.kind, err)
+			}
+			address, err := b.placePage(n)
+			var f browserTimes
+			if err == nil {
+				f, err = b.measureBrowser(address)
+			}
+			if err := errors.Join(err, end()); err != nil {
+				return nil, fmt.Errorf("%s: %w", s.kind, err)
+			}
+			cold, warm, memory = append(cold, f.cold), append(warm, f.warm), append(memory, f.memory)
 		}
-		f, err := b.measureBrowser(page.URL)
-		if err := errors.Join(err, end()); err != nil {
-			return nil, err
-		}
-		cold, warm, memory = append(cold, f.cold), append(warm, f.warm), append(memory, f.memory)
+		rows = append(rows,
+			alone(browserFigures, "browser open to first paint, new profile, "+s.kind, "ms", cold),
+			alone(browserFigures, "the same, the browser runs, "+s.kind, "ms", warm),
+			alone(browserFigures, "screen with one page (PSS), "+s.kind, "MB", memory))
 	}
-	return []row{
-		alone(browserFigures, "browser open to first paint, new profile", "ms", cold),
-		alone(browserFigures, "the same, the browser runs", "ms", warm),
-		alone(browserFigures, "screen with one page (PSS)", "MB", memory),
-	}, nil
+	return rows, nil
+}
+
+// browsing are the isolations that have a browser here; what is missing is said.
+func browsing() []sandbox {
+	var found []sandbox
+	if _, err := exec.LookPath("chromium"); err == nil {
+		found = append(found, sandbox{kind: "host"})
+	} else {
+		fmt.Fprintln(os.Stderr, "the browser of host screens is left out: chromium is not on PATH")
+	}
+	if image := os.Getenv(browserImage); image != "" && os.Getenv("BOTSCREEN_TEST_DOCKER") != "" {
+		found = append(found, sandbox{kind: "docker", image: image})
+	} else {
+		fmt.Fprintf(os.Stderr, "the browser of docker screens is left out: no engine, or %s names no image with one\n", browserImage)
+	}
+	_, err := exec.LookPath("apptainer")
+	if root := os.Getenv(browserRoot); err == nil && root != "" {
+		found = append(found, sandbox{kind: "apptainer", image: filepath.Base(root)})
+	} else {
+		fmt.Fprintf(os.Stderr, "the browser of apptainer screens is left out: it is not on PATH, or %s names no directory with one\n", browserRoot)
+	}
+	return found
+}
+
+// placePage writes the bench's page into the home of a screen, which has the same path
+// wherever it runs, and returns its address.
+func (b *bench) placePage(n int) (string, error) {
+	path := filepath.Join(b.dir, "state", "data", "default", profileOf(n), "page.html")
+	text := fmt.Sprintf(`<body style="background:#%02x%02x%02x">`, painted.R, painted.G, painted.B)
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		return "", err
+	}
+	return (&url.URL{Scheme: "file", Path: path}).String(), nil
 }
 
 type browserTimes struct{ cold, warm, memory float64 }

@@ -10,11 +10,18 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"time"
 )
 
 // sandboxImage is what docker screens of the bench run; scripts/with-engine.sh has it.
 const sandboxImage = "botscreen-desktop:test"
+
+// What names an image and a directory with a browser in it.
+const (
+	browserImage = "BOTSCREEN_TEST_BROWSER_IMAGE"
+	browserRoot  = "BOTSCREEN_TEST_BROWSER_ROOT"
+)
 
 // engineConfig is the part of the driver's configuration that finds this machine's
 // engines: scripts/with-engine.sh says where its docker is and makes apptainer's image.
@@ -22,9 +29,14 @@ func engineConfig(config map[string]any) map[string]any {
 	if endpoint := os.Getenv("BOTSCREEN_TEST_DOCKER"); endpoint != "" {
 		config["docker"] = []any{map[string]any{"endpoint": endpoint}}
 	}
-	path, err := exec.LookPath("apptainer")
-	if root := os.Getenv("BOTSCREEN_TEST_ROOT"); err == nil && root != "" {
-		config["apptainer"] = []any{map[string]any{"path": path, "image_dirs": []any{filepath.Dir(root)}}}
+	var dirs []any
+	for _, variable := range []string{"BOTSCREEN_TEST_ROOT", browserRoot} {
+		if root := os.Getenv(variable); root != "" && !slices.Contains(dirs, any(filepath.Dir(root))) {
+			dirs = append(dirs, filepath.Dir(root))
+		}
+	}
+	if path, err := exec.LookPath("apptainer"); err == nil && len(dirs) > 0 {
+		config["apptainer"] = []any{map[string]any{"path": path, "image_dirs": dirs}}
 	}
 	return config
 }

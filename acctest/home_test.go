@@ -6,6 +6,8 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -99,4 +101,35 @@ func fileDialogs(t *testing.T, a *agent) {
 		r := a.botscreen(t, "exec", "-T", "clerk", "sh", "-c", `cat "$HOME/Downloads/report.txt"`)
 		return r.code == 0 && strings.TrimSpace(r.stdout) == "the report"
 	})
+}
+
+// profileRemoved: what a bot has on its node goes when it is asked for, once its screen is
+// not there, and what it had is gone for the next one.
+func profileRemoved(t *testing.T, a *agent) {
+	path := a.job(t, "leaver")
+	remove := func(args ...string) result {
+		t.Helper()
+		return a.botscreen(t, append([]string{"profile", "rm", "leaver", "--state-dir", filepath.Join(a.dir, "state"), "--run-dir", filepath.Join(a.dir, "run")}, args...)...)
+	}
+	home := filepath.Join(a.dir, "state", "data", "default", "leaver")
+	a.must(t, "run", path)
+	a.must(t, "exec", "-T", "leaver", "sh", "-c", `echo mine > "$HOME/mine"`)
+	if r := remove("--yes"); r.code != 1 || !strings.Contains(r.stderr, "stop it first") {
+		t.Errorf("with its screen there: %s", r)
+	}
+	a.must(t, "stop", "leaver")
+	if r := remove(); r.code != 1 || !strings.Contains(r.stdout, home) || !strings.Contains(readFile(t, filepath.Join(home, "mine")), "mine") {
+		t.Errorf("without --yes: %s", r)
+	}
+	if r := remove("--yes"); r.code != 0 || !strings.Contains(r.stdout, home) {
+		t.Errorf("%s", r)
+	}
+	if _, err := os.Lstat(home); err == nil {
+		t.Errorf("%s is left", home)
+	}
+	a.must(t, "run", path)
+	if r := a.botscreen(t, "exec", "-T", "leaver", "sh", "-c", `cat "$HOME/mine"`); r.code == 0 {
+		t.Errorf("the next screen has what was removed: %s", r)
+	}
+	a.must(t, "stop", "leaver")
 }
