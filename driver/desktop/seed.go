@@ -76,12 +76,8 @@ func placeholders(o Options) *strings.Replacer {
 		"@GTK_DPI@", strconv.Itoa(o.DPI*1024), // GTK counts in 1/1024 of a dot per inch
 		"@WALLPAPER@", escapeXML(o.wallpaper()),
 		"@HOME@", escapeXML(o.Home),
-		"@BROWSER_ID@", whereOpener(o, `<value type="int" value="11"/>`),
-		"@BROWSER_PLUGIN@", whereOpener(o, `<property name="plugin-11" type="string" value="launcher">
-      <property name="items" type="array">
-        <value type="string" value="`+openerEntry+`"/>
-      </property>
-    </property>`),
+		"@BROWSER_ID@", whereOpener(o, iconID),
+		"@BROWSER_PLUGIN@", whereOpener(o, iconPlugin),
 	)
 }
 

@@ -132,7 +132,7 @@ func (d *Desktop) startSettings(ctx context.Context, fail context.CancelCauseFun
 	if err := plant(o.ConfigHome, d.plan.Files); err != nil {
 		return err
 	}
-	if err := o.plantOpener(); err != nil {
+	if err := errors.Join(o.giveIcon(), o.plantOpener()); err != nil {
 		return err
 	}
 	if d.plan.Xfconf != nil {
