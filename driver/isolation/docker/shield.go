@@ -49,9 +49,10 @@ func shield(ctx context.Context, device string) error {
 	if _, err := net.InterfaceByName(device); err != nil {
 		return fmt.Errorf("the bridge %s is not in this driver's network", device)
 	}
-	if err := quietIPv6(device); err != nil {
-		return err
-	}
+	return errors.Join(quietIPv6(device), shieldIPv4(ctx, device))
+}
+
+func shieldIPv4(ctx context.Context, device string) error {
 	program, err := iptables()
 	if err != nil {
 		return err
@@ -172,7 +173,7 @@ func (b *Boundary) guard(ctx context.Context, found network.Inspect) (warnings [
 		return []string{fmt.Sprintf(reachable, "the engine is not on this node")}
 	}
 	if err := shield(ctx, deviceOf(found)); err != nil {
-		return []string{fmt.Sprintf(reachable, strings.TrimSuffix(err.Error(), "."))}
+		return []string{fmt.Sprintf(reachable, strings.TrimSuffix(isolation.OneLine(err.Error()), "."))}
 	}
 	return nil
 }
