@@ -156,21 +156,25 @@ func setting(device, name, value string) error {
 	return os.WriteFile("/proc/sys/net/ipv6/conf/"+device+"/"+name, []byte(value), 0)
 }
 
-// linkLocal is the IPv6 address that a device gives itself. It waits for it.
-func linkLocal(t *testing.T, device string) string {
-	t.Helper()
+// linkLocal is the IPv6 address that a device of the network it is called in gives itself.
+// It waits for it.
+func linkLocal(device string) (string, error) {
 	for end := time.Now().Add(limit); ; runtime.Gosched() {
 		dev, err := net.InterfaceByName(device)
-		must(t, err)
+		if err != nil {
+			return "", err
+		}
 		addresses, err := dev.Addrs()
-		must(t, err)
+		if err != nil {
+			return "", err
+		}
 		for _, a := range addresses {
-			if ip := a.(*net.IPNet).IP; ip.To4() == nil && ip.IsLinkLocalUnicast() {
-				return ip.String()
+			if network, ok := a.(*net.IPNet); ok && network.IP.To4() == nil && network.IP.IsLinkLocalUnicast() {
+				return network.IP.String(), nil
 			}
 		}
 		if time.Now().After(end) {
-			t.Fatalf("%s has no address: %v", device, addresses)
+			return "", fmt.Errorf("%s has no address: %v", device, addresses)
 		}
 	}
 }
@@ -205,11 +209,15 @@ func TestX37NoIPv6(t *testing.T) {
 	}()
 	// A container that has IPv6 in spite of its network.
 	must(t, inNetwork(s.record.Session.PID, func() error {
-		return errors.Join(setting("eth0", "accept_dad", "0"), setting("eth0", "disable_ipv6", "0"))
+		err := errors.Join(setting("eth0", "accept_dad", "0"), setting("eth0", "disable_ipv6", "0"))
+		if err == nil {
+			_, err = linkLocal("eth0")
+		}
+		return err
 	}))
-	connect := func(address string) error {
+	connect := func(address string, patience time.Duration) error {
 		return inNetwork(s.record.Session.PID, func() error {
-			c, err := net.DialTimeout("tcp6", "["+address+"%eth0]:8080", 2*time.Second)
+			c, err := net.DialTimeout("tcp6", "["+address+"%eth0]:8080", patience)
 			if err == nil {
 				_ = c.Close()
 			}
@@ -218,14 +226,15 @@ func TestX37NoIPv6(t *testing.T) {
 	}
 	// Somebody takes the setting back: the node answers.
 	must(t, errors.Join(setting(device, "accept_dad", "0"), setting(device, "disable_ipv6", "0")))
-	address := linkLocal(t, device)
-	if err := connect(address); err != nil {
+	address, err := linkLocal(device)
+	must(t, err)
+	if err := connect(address, limit); err != nil {
 		t.Errorf("without the setting the node does not answer, so it proves nothing: %v", err)
 	}
 	if warned := b.guard(bounded(t), bridge); len(warned) > 0 {
 		t.Fatalf("warned of %v", warned)
 	}
-	if err := connect(address); err == nil {
+	if err := connect(address, 2*time.Second); err == nil {
 		t.Errorf("the node answers at %s", address)
 	}
 
