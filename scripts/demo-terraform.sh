@@ -6,11 +6,15 @@ cd "$(dirname "$0")/.."
 cli=${TERRAFORM:-terraform}
 command -v "$cli" >/dev/null || cli=$PWD/.botscreen/tofu/tofu
 [ -x "$(command -v "$cli")" ] || { echo "Neither terraform is on PATH nor OpenTofu is built: run \`make tofu\` first." >&2; exit 1; }
+cli=$(realpath -s "$(command -v "$cli")") # it runs in another directory
 
 work=$(mktemp -d)
 chmod 711 "$work" # screens have uids of their own
 agent=
+ours= # set once the agent that commands talk to is that of this script
 cleanup() {
+	# A screen outlives its agent. After a whole run there is none any more.
+	[ -z "$ours" ] || bin/botscreen stop --force --timeout 30s scout >/dev/null 2>&1 || true
 	if [ -n "$agent" ] && kill "$agent" 2>/dev/null; then
 		wait "$agent" 2>/dev/null || true
 	fi
@@ -37,6 +41,7 @@ for _ in $(seq 100); do
 done
 NOMAD_ADDR=http://127.0.0.1:$port
 NOMAD_TOKEN=$(cat "$work/data/token")
+ours=1
 export NOMAD_ADDR NOMAD_TOKEN TF_IN_AUTOMATION=1 CHECKPOINT_DISABLE=1
 
 cat >"$work/cli.rc" <<-EOF
@@ -61,4 +66,5 @@ bin/botscreen screenshot -o screen.png scout
 echo "Look: screen.png"
 run destroy -auto-approve
 [ "$(cd "$work" && "$cli" state list | wc -l)" -eq 0 ]
+[ "$(ls "$work/run")" = node ] || { echo "Something of the screen is left in $work/run" >&2; exit 1; }
 echo "Nothing is left."
