@@ -12,6 +12,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/botscreen/botscreen/driver/process"
 )
 
 // Reaper collects the exit status of orphans that this process, as their
@@ -34,10 +36,12 @@ func NewReaper() *Reaper { return &Reaper{} }
 // Wait with the same cmd. Its memory is the first to be taken when there is none left.
 func (r *Reaper) Start(cmd *exec.Cmd) error { return r.startAs(cmd, scoreGuest) }
 
-// Wait waits for a command that Start started and gives its pid free.
+// Wait waits for a command that Start started and gives its pid free. A thread for every
+// child that runs would be missing in a screen that is full of processes (DOC-01).
 func (r *Reaper) Wait(cmd *exec.Cmd) error {
 	pid := cmd.Process.Pid
 	defer r.disown(pid)
+	process.AwaitExit(pid)
 	return cmd.Wait()
 }
 

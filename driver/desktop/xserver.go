@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/botscreen/botscreen/driver/process"
 )
 
 // xserver is a running Xvnc.
@@ -154,14 +156,15 @@ func (l *launcher) fork(p Program, signalReady *os.File, traced bool) (*os.Proce
 	return process, drained, nil
 }
 
-func (l *launcher) adopt(p Program, process *os.Process, drained <-chan struct{}) *xserver {
+func (l *launcher) adopt(p Program, started *os.Process, drained <-chan struct{}) *xserver {
 	c := &child{
-		name: p.Name, pid: process.Pid, process: process, started: time.Now(),
+		name: p.Name, pid: started.Pid, process: started, started: time.Now(),
 		exited: make(chan struct{}), drained: drained,
 	}
 	go c.await(func() (*os.ProcessState, error) {
-		defer l.reaper.disown(process.Pid)
-		return process.Wait()
+		defer l.reaper.disown(started.Pid)
+		process.AwaitExit(started.Pid)
+		return started.Wait()
 	})
 	return &xserver{child: c}
 }

@@ -148,6 +148,19 @@ func (h *Handle) awaitEnd() {
 // Close lets go of the process without touching it.
 func (h *Handle) Close() error { return h.fd.Close() }
 
+// AwaitExit returns when a child of this process, which nobody has waited for yet, has
+// ended. Its status is still there to be taken. Unlike wait(2) it holds no thread while it
+// waits; where a pidfd cannot be had it returns at once.
+func AwaitExit(pid int) {
+	fd, err := unix.PidfdOpen(pid, unix.PIDFD_NONBLOCK)
+	if err != nil {
+		return
+	}
+	h := Handle{fd: os.NewFile(uintptr(fd), "pidfd"), done: make(chan struct{})}
+	h.awaitEnd()
+	_ = h.Close()
+}
+
 // readable reports whether a pidfd says that its process has ended.
 func readable(fd int) bool {
 	poll := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
