@@ -50,7 +50,7 @@ var allowed = map[string][]string{
 	"driver/process":      {},
 
 	// The suite is the plugin's stand-in: it runs a supervisor and asks it.
-	"driver/isolation/isolationtest": {"driver/isolation", "driver/supervise", "driver/session/dialhome", "driver/display", "driver/process", "shared/control", "shared/screen"},
+	"driver/isolation/isolationtest": {"driver/isolation", "driver/supervise", "driver/session/dialhome", "driver/display", "driver/process", "shared/control", "shared/screen", "shared/testkit/..."},
 
 	"shared/nomadjob":    {"shared/screen", "shared/control/..."},
 	"shared/control":     {"shared/crowd", "shared/lease", "shared/relay/...", "shared/screen"},

@@ -51,4 +51,4 @@ if [ $engine = apptainer ]; then
 	exit
 fi
 docker import --change 'ENV PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin' \
-	--change 'ENV LANG=C.UTF-8' --change 'USER 1000:1000' "$archive" "$tag"
+	--change 'ENV LANG=C.UTF-8' --change 'USER 1000:1000' --change "LABEL botscreen.image=$variant" "$archive" "$tag"

@@ -18,8 +18,12 @@ import (
 	"github.com/botscreen/botscreen/driver/isolation/isolationtest"
 )
 
-// rootVariable names a directory with a desktop in it, as `docker export` makes one.
-const rootVariable = "BOTSCREEN_TEST_ROOT"
+// rootVariable names a directory with a desktop in it, as `docker export` makes one,
+// browserVariable one that has a browser too.
+const (
+	rootVariable    = "BOTSCREEN_TEST_ROOT"
+	browserVariable = "BOTSCREEN_TEST_BROWSER_ROOT"
+)
 
 // limit bounds every wait; none takes nearly as long.
 const limit = 60 * time.Second

@@ -22,10 +22,14 @@ import (
 
 // APT-08 and DOC-09 among others.
 func TestConformance(t *testing.T) {
-	root := desktopRoot(t)
-	b := boundary(t, filepath.Dir(root))
+	root, browser := desktopRoot(t), os.Getenv(browserVariable)
+	dirs := []string{filepath.Dir(root)}
+	if browser != "" {
+		dirs = append(dirs, filepath.Dir(browser))
+	}
+	b := boundary(t, dirs...)
 	isolationtest.Run(t, isolationtest.Suite{
-		Image: root,
+		Image: root, BrowserImage: browser,
 		Inside: map[string]string{
 			"grep NoNewPrivs /proc/self/status":                                               "NoNewPrivs:\t1\n",
 			"unshare --user --map-root-user echo works":                                       "works\n", // X23
@@ -41,7 +45,7 @@ func TestConformance(t *testing.T) {
 			"stat -c %a \"$XDG_RUNTIME_DIR\"": "700\n", // APT-08
 			"touch /etc/x /usr/x 2>/dev/null || echo read-only": "read-only\n",
 		},
-		New:  func(t *testing.T) isolation.Boundary { return boundary(t, filepath.Dir(root)) },
+		New:  func(t *testing.T) isolation.Boundary { return boundary(t, dirs...) },
 		Left: func(t *testing.T, order isolation.Order) []string { return left(t, b, order) },
 		Destroy: func(t *testing.T, record isolation.Record) {
 			must(t, unix.Kill(record.Session.PID, unix.SIGKILL))

@@ -202,7 +202,7 @@ func TestP11ExecWhilePaused(t *testing.T) {
 	m := newManaged(t)
 	k := m.start()
 	name := containerOf(t, m.b, k.View().Instance)
-	must(t, m.b.api.ContainerPause(bounded(t), name))
+	pause(t, m.b, name)
 	ctx := bounded(t)
 	_, err := k.Exec(ctx, control.ExecRequest{Argv: []string{"true"}}, strings.NewReader(""), io.Discard, io.Discard, nil)
 	if ctx.Err() != nil || err == nil || !strings.Contains(err.Error(), "is paused") || !strings.Contains(err.Error(), "docker unpause "+name) {

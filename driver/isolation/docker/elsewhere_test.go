@@ -98,7 +98,7 @@ func TestConformanceElsewhere(t *testing.T) {
 	}
 	b, reference := boundary(t), desktopImage(t)
 	isolationtest.Run(t, isolationtest.Suite{
-		Image: reference, Inside: inside(t),
+		Image: reference, BrowserImage: os.Getenv(browserVariable), Inside: inside(t),
 		New: func(t *testing.T) isolation.Boundary {
 			again := boundary(t)
 			removeHomes(t, again)

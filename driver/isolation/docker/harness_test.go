@@ -23,10 +23,11 @@ import (
 )
 
 // endpointVariable names an engine other than the node's, imageVariable an image with a
-// desktop in it.
+// desktop in it, browserVariable one that has a browser too.
 const (
 	endpointVariable = "BOTSCREEN_TEST_DOCKER"
 	imageVariable    = "BOTSCREEN_TEST_IMAGE"
+	browserVariable  = "BOTSCREEN_TEST_BROWSER_IMAGE"
 	testImage        = "botscreen-desktop:test"
 )
 
@@ -140,7 +141,7 @@ func desktopImage(t *testing.T) string {
 func TestConformance(t *testing.T) {
 	b, reference := boundary(t), desktopImage(t)
 	isolationtest.Run(t, isolationtest.Suite{
-		Image: reference, Inside: inside(t),
+		Image: reference, BrowserImage: os.Getenv(browserVariable), Inside: inside(t),
 		New: func(t *testing.T) isolation.Boundary { return boundary(t) },
 		Left: func(t *testing.T, order isolation.Order) []string {
 			return append(containersOf(t, b, order.Instance), mountsBelow(t, order.Home)...)
@@ -190,6 +191,19 @@ func TestP10ImageWithoutDesktop(t *testing.T) {
 		New:   func(t *testing.T) isolation.Boundary { return boundary(t) },
 		Left:  func(t *testing.T, order isolation.Order) []string { return containersOf(t, b, order.Instance) },
 	}, "Xvnc")
+}
+
+// pause pauses a container as somebody outside would. On a busy node with cgroup v1 runc
+// gives up before the kernel has come to every thread, thaws the container and says
+// "unable to freeze" (libcontainer/cgroups/fs/freezer.go): whoever wants it asks again.
+func pause(t *testing.T, b *Boundary, name string) {
+	t.Helper()
+	ctx := bounded(t)
+	err := b.api.ContainerPause(ctx, name)
+	for err != nil && ctx.Err() == nil && strings.Contains(err.Error(), "unable to freeze") {
+		err = b.api.ContainerPause(ctx, name)
+	}
+	must(t, err)
 }
 
 // killed is what SIGKILL looks like to whoever asks for a status.

@@ -65,7 +65,7 @@ func TestStatusAfterAdoption(t *testing.T) {
 func TestP11Paused(t *testing.T) {
 	b := boundary(t)
 	s := launched(t, b, newOrder(t, emptyImage(t, b)))
-	must(t, b.api.ContainerPause(t.Context(), s.record.Container))
+	pause(t, b, s.record.Container)
 	if _, err := s.Usage(bounded(t)); err != nil {
 		t.Errorf("usage of a paused container: %v", err)
 	}

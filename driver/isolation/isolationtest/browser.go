@@ -5,6 +5,10 @@ package isolationtest
 import (
 	"bytes"
 	"fmt"
+	"image"
+	"image/color"
+	"image/png"
+	"net/url"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -16,21 +20,20 @@ import (
 	"github.com/botscreen/botscreen/driver/process"
 	"github.com/botscreen/botscreen/shared/control"
 	"github.com/botscreen/botscreen/shared/screen"
+	"github.com/botscreen/botscreen/shared/testkit/chromium"
 )
 
 // testBrowser runs the browser of an image that has one: whoever asks there is one process,
 // its pages are confined by its own sandbox, it opens no port, and it ends well with its
 // screen (W1, W3, X17, X23, BRW-12).
 func testBrowser(t *testing.T, s Suite, binary string) {
-	r := newRig(t, s, binary)
+	r := newRig(t, s.withBrowser(), binary)
 	r.launch()
 	plan := r.plan()
 	plan.Browser = &screen.BrowserOptions{Enabled: true, Sandbox: true}
 	r.supervise(plan)
 	r.awaitReady()
-	if has := r.shell(t, "command -v chromium"); has.ExitCode != 0 {
-		t.Skip("needs an image with chromium, as scripts/image/build.sh full makes it")
-	}
+	r.needBrowser(t)
 	opener := filepath.Join(r.order.XDir, "botscreen-browser")
 	if clicked := r.run(t, control.ExecRequest{Argv: []string{opener, "about:blank"}}, strings.NewReader("")); clicked.ExitCode != 0 {
 		r.describe()
@@ -38,10 +41,13 @@ func testBrowser(t *testing.T, s Suite, binary string) {
 	}
 	ctx, cancel := r.context()
 	defer cancel()
-	if answer, err := r.client.OpenBrowser(ctx, control.BrowserRequest{URL: "file:///etc/os-release"}); err != nil || answer.Started || answer.HandedOver {
+	page := r.page(t)
+	if answer, err := r.client.OpenBrowser(ctx, control.BrowserRequest{URL: page}); err != nil || answer.Started || answer.HandedOver {
 		r.describe()
 		t.Fatalf("open a file: %+v, %v", answer, err)
 	}
+	r.awaitWindow(t, "a page of the home")
+	r.expectShown(t)
 	status, err := r.client.Status(ctx)
 	must(t, err)
 	if b := status.Browser; b == nil || !b.Running || b.Sandbox != control.SandboxNamespaces {
@@ -51,6 +57,47 @@ func testBrowser(t *testing.T, s Suite, binary string) {
 		r.expectOneConfined(t)
 	}
 	r.expectSoundStop(t)
+}
+
+// pageColour fills the page of the test, and nothing else of a desktop has it.
+var pageColour = color.RGBA{R: 0x12, G: 0xab, B: 0x34, A: 0xff}
+
+// page makes a file that the browser can show, and gives its address.
+func (r *rig) page(t *testing.T) string {
+	t.Helper()
+	text := fmt.Sprintf("<title>a page of the home</title><body style='background: rgb(%d,%d,%d)'>", pageColour.R, pageColour.G, pageColour.B)
+	if made := r.run(t, control.ExecRequest{Argv: []string{"sh", "-c", "cat >page.html"}}, strings.NewReader(text)); made.ExitCode != 0 {
+		t.Fatalf("make the page: %+v", made)
+	}
+	return (&url.URL{Scheme: "file", Path: filepath.Join(r.order.Home, "page.html")}).String()
+}
+
+// expectShown waits for a picture that shows the page.
+func (r *rig) expectShown(t *testing.T) {
+	t.Helper()
+	ctx, cancel := r.context()
+	defer cancel()
+	for {
+		shot, err := r.client.Screenshot(ctx, control.ScreenshotRequest{Rect: image.Rect(400, 400, 401, 401)})
+		if err != nil {
+			r.describe()
+			t.Fatalf("no picture shows the page: %v", err)
+		}
+		picture, err := png.Decode(bytes.NewReader(shot.Data))
+		must(t, err)
+		if at := picture.Bounds().Min; color.RGBAModel.Convert(picture.At(at.X, at.Y)) == pageColour {
+			return
+		}
+	}
+}
+
+// needBrowser skips where the screen has none, or none that can be confined.
+func (r *rig) needBrowser(t *testing.T) {
+	t.Helper()
+	chromium.NeedNamespaces(t)
+	if has := r.shell(t, "command -v chromium"); has.ExitCode != 0 {
+		t.Skip("needs chromium inside: scripts/image/build.sh full TAG makes an image with it, which scripts/with-engine.sh finds by its label")
+	}
 }
 
 // expectOneConfined looks at the browser's processes.

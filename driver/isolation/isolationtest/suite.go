@@ -5,6 +5,7 @@
 package isolationtest
 
 import (
+	"cmp"
 	"os"
 	"strings"
 	"testing"
@@ -23,6 +24,8 @@ type Suite struct {
 	New func(t *testing.T) isolation.Boundary
 	// Image is what its sandboxes run.
 	Image string
+	// BrowserImage has a browser as well; empty is Image.
+	BrowserImage string
 	// Left names what there still is outside of processes: containers, groups, mounts.
 	Left func(t *testing.T, order isolation.Order) []string
 	// Inside are shell scripts and what they print inside a running screen, besides what
@@ -43,18 +46,29 @@ func Run(t *testing.T, s Suite) {
 		t.Skip("needs root: every screen gets a uid of its own")
 	}
 	binary := Driver(t)
-	for _, c := range []struct {
+	type check struct {
 		name string
 		run  func(*testing.T, Suite, string)
-	}{
+	}
+	checks := []check{
 		{"a desktop's life", testLife},
 		{"stop with children that ignore TERM", testStubborn},
 		{"W1 X23 one browser, confined", testBrowser},
 		{"gone sandbox", testGone},
 		{"a launch that died half-way", testIntent},
-	} {
+	}
+	if s.ReadHome == nil { // else no site of this node reaches into its network
+		checks = append(checks, check{"a browser that ends badly, and its files", testBrowsing})
+	}
+	for _, c := range checks {
 		t.Run(c.name, func(t *testing.T) { c.run(t, s, binary) })
 	}
+}
+
+// withBrowser is the suite on an image with a browser.
+func (s Suite) withBrowser() Suite {
+	s.Image = cmp.Or(s.BrowserImage, s.Image)
+	return s
 }
 
 // RunWithoutDesktop runs an image that lacks what a screen needs: the start fails with
