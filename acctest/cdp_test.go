@@ -12,7 +12,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -28,7 +27,7 @@ import (
 	"github.com/chromedp/chromedp/remote"
 
 	"github.com/botscreen/botscreen/shared/rfb"
-	"github.com/botscreen/botscreen/shared/testkit/chromium"
+	"github.com/botscreen/botscreen/shared/testkit/inside"
 )
 
 // site is one where people log in by a name, which a cookie keeps. Its field fills the page.
@@ -37,10 +36,12 @@ type site struct {
 	logins chan string // has room for more than there are
 }
 
-func newSite(t *testing.T) site {
+// newSite serves it where the programs of a screen reach it: a container reaches no site of
+// this machine (X37), so its own network has one.
+func newSite(t *testing.T, a *agent, profile string) site {
 	t.Helper()
 	logins := make(chan string, 100)
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	server := inside.Serve(t, sessionOf(t, a, profile).pid, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		who := "nobody"
 		if c, err := r.Cookie("login"); err == nil {
 			who = c.Value
@@ -60,7 +61,6 @@ func newSite(t *testing.T) site {
 			</style><h1>%s</h1><form action="/login"><input id="as" name="as" autocomplete="off" aria-label="Name"></form>
 			<input type="password" value="%s">`, html.EscapeString(who), secret)
 	}))
-	t.Cleanup(server.Close)
 	return site{server.URL, logins}
 }
 
@@ -134,18 +134,9 @@ func read[T any](t *testing.T, ctx context.Context, expression string) T {
 // finds the tab and the person's login, with chromedp, Playwright and Puppeteer (BRW-09,
 // rules L15 and W5).
 func drivenOverCDP(t *testing.T, a *agent) {
-	chromium.Need(t)
-	site := newSite(t)
-	path := a.job(t, "driven")
-	writeFile(t, path, replaceLine(readFile(t, path), "memory", "memory = 2000"))
-	if a.isolation == "docker" {
-		t.Skip("a container reaches no site of this machine (X37)")
-	}
-	a.must(t, "run", path)
+	a.must(t, "run", a.browserJob(t, "driven"))
 	defer a.botscreen(t, "stop", "--force", "driven")
-	if r := a.botscreen(t, "exec", "-T", "driven", "sh", "-c", "command -v chromium"); a.isolation != "" && r.code != 0 {
-		t.Skip("the image has no browser: scripts/image/build.sh full TAG makes one")
-	}
+	site := newSite(t, a, "driven")
 	port := newCDPPort(t, a, "driven")
 
 	agent, _ := port.drive(t, "")
@@ -324,12 +315,9 @@ func (v viewing) colour(t *testing.T, x, y int) [3]byte {
 // leftInPages: what the agent put into a page is gone once the person has loaded the page
 // again, and reaches no fresh window (threats.md X18).
 func leftInPages(t *testing.T, a *agent) {
-	chromium.Need(t)
-	site := newSite(t)
-	path := a.job(t, "planted")
-	writeFile(t, path, replaceLine(readFile(t, path), "memory", "memory = 2000"))
-	a.must(t, "run", path)
+	a.must(t, "run", a.browserJob(t, "planted"))
 	defer a.botscreen(t, "stop", "--force", "planted")
+	site := newSite(t, a, "planted")
 	port := newCDPPort(t, a, "planted")
 	agent, _ := port.drive(t, "")
 	if err := chromedp.Do(agent,

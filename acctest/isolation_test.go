@@ -45,11 +45,18 @@ func TestAccIsolation(t *testing.T) {
 					{name + "an agent acts by MCP", usedByMCP},
 					{name + "a person takes over in a browser", takenOverInABrowser},
 					{name + "an agent drives the browser over CDP", drivenOverCDP},
+					{name + "what the agent left in a page ends", leftInPages},
+					{name + "one browser, whoever asks first", oneBrowser},
+					{name + "a login moves to another bot", movedLogin},
+					{name + "a browser outlives the plugin", browserOutlivesPlugin},
 					{name + "binds of the node are refused", bindsRefused(s.kind)},
 					{name + "an image that is not there", missingImage(s.kind)},
 				}
 				if s.kind == "docker" {
-					steps = append(steps, acceptance{name + "a moved tag is a decision", movedTag})
+					steps = append(steps,
+						acceptance{name + "a moved tag is a decision", movedTag},
+						acceptance{name + "a login survives what happens to its container", loginOutlivesContainers},
+						acceptance{name + "a login survives a switch of the image", loginOutlivesImages})
 				}
 				for _, step := range steps {
 					t.Run(strings.ReplaceAll(step.name, " ", "_"), func(t *testing.T) {
@@ -109,7 +116,11 @@ func apptainerConfig(t *testing.T) string {
 	if root == "" {
 		t.Skip("needs a directory with a desktop: run by scripts/with-engine.sh, or BOTSCREEN_TEST_ROOT names one")
 	}
-	return fmt.Sprintf("default_image = %q\napptainer {\n  path = %q\n  image_dirs = [%q]\n}", filepath.Base(root), path, filepath.Dir(root))
+	dirs := []string{filepath.Dir(root)}
+	if browser := os.Getenv("BOTSCREEN_TEST_BROWSER_ROOT"); browser != "" {
+		dirs = append(dirs, filepath.Dir(browser))
+	}
+	return fmt.Sprintf("default_image = %q\napptainer {\n  path = %q\n  image_dirs = [\"%s\"]\n}", root, path, strings.Join(dirs, `", "`))
 }
 
 func containersLeft(t *testing.T, a *agent) string {

@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/botscreen/botscreen/shared/screen"
 )
 
 // process is one process of this machine by its words and its parent.
@@ -111,6 +113,19 @@ func only(t *testing.T, a *agent) screenProcesses {
 		return s
 	}
 	return screenProcesses{}
+}
+
+// sessionOf is the session of the screen with this profile.
+func sessionOf(t *testing.T, a *agent, profile string) process {
+	t.Helper()
+	want := screen.ID{Namespace: "default", Profile: screen.Profile(profile)}.Hash()
+	for hash, s := range screens(a) {
+		if strings.HasPrefix(hash, want) && s.session.pid != 0 {
+			return s.session
+		}
+	}
+	t.Fatalf("no screen of %s runs: %v", profile, screens(a))
+	return process{}
 }
 
 // xservers names every screen's X server by pid and start time.

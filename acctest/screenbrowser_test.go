@@ -16,7 +16,7 @@ import (
 
 	"github.com/botscreen/botscreen/shared/control"
 	"github.com/botscreen/botscreen/shared/relay/action"
-	"github.com/botscreen/botscreen/shared/testkit/chromium"
+	"github.com/botscreen/botscreen/shared/testkit/inside"
 )
 
 // visits is a web site that tells which of its pages were asked for, with which cookies.
@@ -25,10 +25,11 @@ type visits struct {
 	seen chan string // "/path cookies"
 }
 
-func newVisits(t *testing.T) *visits {
+// newVisits serves it where the programs of a screen reach it.
+func newVisits(t *testing.T, a *agent, profile string) *visits {
 	t.Helper()
 	v := &visits{seen: make(chan string, 64)}
-	v.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	v.Server = inside.Serve(t, sessionOf(t, a, profile).pid, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case "/favicon.ico":
 			http.NotFound(w, r)
@@ -40,7 +41,6 @@ func newVisits(t *testing.T) *visits {
 		_, _ = io.WriteString(w, "<title>page "+r.URL.Path+"</title><body>"+strings.Repeat("word ", 500))
 		v.seen <- strings.TrimSpace(r.URL.Path + " " + r.Header.Get("Cookie"))
 	}))
-	t.Cleanup(v.Close)
 	return v
 }
 
@@ -73,12 +73,10 @@ func browsersOf(a *agent) []process {
 // then the command line, and the reverse: there is one process each time, no port, and its
 // logins outlive a stop (W1, X17, BRW-12).
 func oneBrowser(t *testing.T, a *agent) {
-	chromium.Need(t)
-	site := newVisits(t)
-	path := a.job(t, "surfer")
-	writeFile(t, path, replaceLine(readFile(t, path), "memory", "memory = 2000"))
+	path := a.browserJob(t, "surfer")
 	a.must(t, "run", path)
 	defer func() { a.must(t, "stop", "surfer") }()
+	site := newVisits(t, a, "surfer")
 	open := func(page string) { a.must(t, "browser", "open", "surfer", site.URL+page) }
 	link := func(page string) { a.must(t, "exec", "-T", "--gui", "surfer", "xdg-open", site.URL+page) }
 	preferred := func(page string) {
@@ -105,6 +103,7 @@ func oneBrowser(t *testing.T, a *agent) {
 		t.Fatalf("the stop left %v", left)
 	}
 	a.must(t, "run", path)
+	site = newVisits(t, a, "surfer") // a sandbox has a network of its own
 	open("/again")
 	site.await(t, "/again login=yes")
 	again := a.oneBrowser(t)
@@ -149,14 +148,11 @@ func (a *agent) clickIcon(t *testing.T, profile string) {
 
 // movedLogin takes a login from one bot to another, encrypted on its way.
 func movedLogin(t *testing.T, a *agent) {
-	chromium.Need(t)
-	site := newVisits(t)
 	for _, profile := range []string{"giver", "taker"} {
-		path := a.job(t, profile)
-		writeFile(t, path, replaceLine(readFile(t, path), "memory", "memory = 2000"))
-		a.must(t, "run", path)
+		a.must(t, "run", a.browserJob(t, profile))
 		defer a.must(t, "stop", profile)
 	}
+	site, taken := newVisits(t, a, "giver"), newVisits(t, a, "taker")
 	dir := t.TempDir()
 	key, export := filepath.Join(dir, "key"), filepath.Join(dir, "export")
 	recipient := strings.TrimSpace(a.must(t, "profile", "key", key))
@@ -174,8 +170,8 @@ func movedLogin(t *testing.T, a *agent) {
 		t.Error("the export is not encrypted")
 	}
 	a.must(t, "profile", "import", "taker", export, "--identity", key)
-	a.must(t, "browser", "open", "taker", site.URL+"/page")
-	site.await(t, "/page login=yes")
+	a.must(t, "browser", "open", "taker", taken.URL+"/page")
+	taken.await(t, "/page login=yes")
 }
 
 // oneBrowser is the only browser there is.
