@@ -5,19 +5,25 @@ package browser
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/botscreen/botscreen/shared/cdp"
 )
 
+// frontLimit is how long a page may take to say whether it is seen.
+const frontLimit = 500 * time.Millisecond
+
 // Front is what people see of the browser; the zero value where none runs.
-func (b *Browser) Front(ctx context.Context) (cdp.Front, error) {
+func (b *Browser) Front(ctx context.Context) (cdp.Front, error) { return b.front(ctx, frontLimit) }
+
+func (b *Browser) front(ctx context.Context, limit time.Duration) (cdp.Front, error) {
 	b.mu.Lock()
 	i := b.running
 	b.mu.Unlock()
 	if i == nil {
 		return cdp.Front{}, nil
 	}
-	front, err := i.mux.Front(ctx)
+	front, err := i.mux.Front(ctx, limit)
 	if err != nil {
 		return cdp.Front{}, fmt.Errorf("look at the browser: %w", err)
 	}

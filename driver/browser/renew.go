@@ -5,11 +5,15 @@ package browser
 import (
 	"context"
 	"errors"
+	"time"
 )
 
+// renewLook is longer than frontLimit: the page that is loaded again must be the right one.
+const renewLook = 2 * time.Second
+
 // Renew gives a person a page without what the agent may have left in it (threats.md X18):
-// the one in front is loaded again, or with fresh an empty window opens that no page can
-// reach. Logins stay, and so do workers of the sites.
+// the one in front has been loaded again when it returns, or with fresh an empty window
+// opens that no page can reach. Logins stay, and so do workers of the sites.
 func (b *Browser) Renew(ctx context.Context, fresh bool) error {
 	b.mu.Lock()
 	i := b.running
@@ -20,17 +24,14 @@ func (b *Browser) Renew(ctx context.Context, fresh bool) error {
 	if fresh {
 		return i.call(ctx, "", "Target.createTarget", map[string]any{"url": blank, "newWindow": true}, nil)
 	}
-	front, err := b.Front(ctx)
-	if err != nil {
+	front, err := b.front(ctx, renewLook)
+	switch {
+	case err != nil:
 		return err
-	}
-	if front.Target == "" {
+	case front.Unsure:
+		return errors.New("renew the page: one that may be in front does not answer")
+	case front.Target == "":
 		return errors.New("renew the page: none is in front")
 	}
-	session, detach, err := i.attach(ctx, front.Target)
-	if err != nil {
-		return err
-	}
-	defer detach()
-	return i.call(ctx, session, "Page.reload", map[string]any{"ignoreCache": true}, nil)
+	return asking(ctx, "Page.reload", func(ctx context.Context) error { return i.mux.Reload(ctx, front.Target) })
 }

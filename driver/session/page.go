@@ -10,8 +10,10 @@ import (
 	"github.com/botscreen/botscreen/driver/session/dialhome"
 )
 
-// pageLimit bounds the question what the browser shows.
-const pageLimit = 3 * time.Second
+const (
+	pageLimit  = 3 * time.Second // bounds the question what the browser shows
+	renewLimit = 7 * time.Second // and this the wait for another page; a viewer waits a little longer
+)
 
 // handleBrowserPage says what people see of a browser that runs; it starts none.
 func (s *session) handleBrowserPage(l *link, packet dialhome.Packet) {
@@ -46,7 +48,7 @@ func (s *session) renewPage(fresh bool) error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(s.stopping, pageLimit)
+	ctx, cancel := context.WithTimeout(s.stopping, renewLimit)
 	defer cancel()
 	return b.Renew(ctx, fresh)
 }

@@ -5,6 +5,9 @@ package cdp
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"slices"
+	"sync"
 	"time"
 )
 
@@ -12,28 +15,39 @@ import (
 type Front struct {
 	Target string // the id of the page in front; empty: there is none
 	URL    string
+	// Unsure says that a page did not answer in time and no other has the focus: that one
+	// may be in front.
+	Unsure bool
 	// Filled says that a password field on a page that can be seen holds something.
 	Filled bool
 }
 
-// pageLimit bounds the question to one page: one that is busy is passed over.
-const pageLimit = 500 * time.Millisecond
-
-// Front looks at the pages that can be seen. It changes nothing of them, and believes no
-// script of theirs: it asks from a world of its own in each frame.
-func (m *Mux) Front(ctx context.Context) (Front, error) {
+// Front looks at the pages that can be seen, at each for as long as limit: one that is busy
+// is passed over. It changes nothing of them, and believes no script of theirs: it asks from
+// a world of its own in each frame.
+func (m *Mux) Front(ctx context.Context, limit time.Duration) (Front, error) {
 	targets, err := m.Targets(ctx)
 	if err != nil {
 		return Front{}, err
 	}
-	var f Front
-	focused := false
-	for _, t := range targets {
-		if !t.IsPage() && t.Type != "iframe" { // a page of another site within one
-			continue
-		}
-		seen, err := m.look(ctx, t)
-		if err != nil || !seen.Visible {
+	targets = slices.DeleteFunc(targets, func(t Target) bool {
+		return !t.IsPage() && t.Type != "iframe" // a page of another site within one
+	})
+	looks := make([]look, len(targets))
+	var all sync.WaitGroup
+	for i, t := range targets {
+		all.Go(func() { looks[i] = m.look(ctx, t, limit) })
+	}
+	all.Wait()
+	return inFront(targets, looks), ctx.Err()
+}
+
+func inFront(targets []Target, looks []look) (f Front) {
+	focused, silent := false, false
+	for i, t := range targets {
+		seen := looks[i]
+		silent = silent || t.IsPage() && errors.Is(seen.err, context.DeadlineExceeded)
+		if seen.err != nil || !seen.Visible {
 			continue // it is on its way out, or hangs
 		}
 		f.Filled = f.Filled || seen.Filled
@@ -41,7 +55,57 @@ func (m *Mux) Front(ctx context.Context) (Front, error) {
 			f.Target, f.URL, focused = t.ID, t.URL, seen.Focused
 		}
 	}
-	return f, ctx.Err()
+	f.Unsure = silent && !focused
+	return f
+}
+
+// Reload loads a page again and returns when another document has taken the place of the
+// one that was there: until then a key would reach that one.
+func (m *Mux) Reload(ctx context.Context, target string) error {
+	session, detach, err := m.Attach(ctx, target)
+	if err != nil {
+		return err
+	}
+	defer detach()
+	before, err := m.document(ctx, session)
+	if err != nil {
+		return err
+	}
+	if err := m.Call(ctx, session, "Page.reload", map[string]any{"ignoreCache": true}, nil); err != nil {
+		return err
+	}
+	look := time.NewTicker(reloadLook)
+	defer look.Stop()
+	for {
+		now, err := m.document(ctx, session)
+		switch {
+		case err == nil && now != before:
+			return nil
+		case err != nil && !errors.Is(err, context.DeadlineExceeded): // the page is closed
+			return err
+		}
+		select {
+		case <-look.C:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+const (
+	// reloadLook is how often a page that is being loaded again is looked at, and
+	// documentLimit how long for: the browser holds questions back meanwhile, and may lose
+	// one with the old document.
+	reloadLook, documentLimit = 20 * time.Millisecond, 2 * time.Second
+)
+
+// document names the document that a page shows. Each load makes another.
+func (m *Mux) document(ctx context.Context, session string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, documentLimit)
+	defer cancel()
+	var tree struct{ FrameTree frameTree }
+	err := m.Call(ctx, session, "Page.getFrameTree", nil, &tree)
+	return tree.FrameTree.Frame.LoaderID, err
 }
 
 // glance is what one document shows.
@@ -53,36 +117,41 @@ const glanceAt = `({
 	filled: [...document.querySelectorAll("input[type=password]")].some((f) => f.value !== "" && f.getClientRects().length > 0),
 })`
 
-// look asks the documents of a target.
-func (m *Mux) look(ctx context.Context, t Target) (seen glance, err error) {
-	ctx, cancel := context.WithTimeout(ctx, pageLimit)
+// look is what a target's documents show.
+type look struct {
+	glance
+	err error
+}
+
+func (m *Mux) look(ctx context.Context, t Target, limit time.Duration) (seen look) {
+	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	session, detach, err := m.Attach(ctx, t.ID)
 	if err != nil {
-		return seen, err
+		return look{err: err}
 	}
 	defer detach()
 	var tree struct{ FrameTree frameTree }
 	if err := m.Call(ctx, session, "Page.getFrameTree", nil, &tree); err != nil {
-		return seen, err
+		return look{err: err}
 	}
 	for i, frame := range tree.FrameTree.all(nil) {
 		in, err := m.glance(ctx, session, frame)
 		switch {
 		case err != nil && i == 0:
-			return seen, err
+			return look{err: err}
 		case i == 0:
-			seen = in
+			seen.glance = in
 		default:
 			seen.Filled = seen.Filled || in.Filled
 		}
 	}
-	return seen, nil
+	return seen
 }
 
 // frameTree is the frames of one page that live in its process.
 type frameTree struct {
-	Frame       struct{ ID string }
+	Frame       struct{ ID, LoaderID string }
 	ChildFrames []frameTree
 }
 

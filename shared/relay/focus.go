@@ -68,7 +68,7 @@ func (g *gate) noteDoing(m rfb.Message) {
 }
 
 // wishTimeout bounds what a holder asks of the screen between two keys.
-const wishTimeout = 4 * time.Second
+const wishTimeout = 8 * time.Second
 
 // endProgram ends the program that the last FocusNotice named.
 func (v *viewer) endProgram() {
@@ -79,11 +79,15 @@ func (v *viewer) endProgram() {
 
 // renewPage gives a holder a page without what the agent left in it.
 func (v *viewer) renewPage(op string) {
-	if renew := v.relay.options.RenewPage; renew != nil {
-		v.forHolder(op, "no page of the screen's browser could be had; is it open?", func(ctx context.Context) error {
-			return renew(ctx, op == "fresh_window")
-		})
+	renew, fresh := v.relay.options.RenewPage, op == "fresh_window"
+	if renew == nil {
+		return
 	}
+	fault := "no browser is open, or the page has not come in time, and what the agent left in it may still be there; look before you type, or take a fresh window"
+	if fresh {
+		fault = "no window of the screen's browser could be had; is it open?"
+	}
+	v.forHolder(op, fault, func(ctx context.Context) error { return renew(ctx, fresh) })
 }
 
 // forHolder does something for a viewer that holds, and tells it when that fails.
