@@ -319,6 +319,9 @@ func (s *start) launchUntilReady(ctx context.Context) error {
 			return err
 		}
 		taken = append(taken, display.Number(s.record.Display))
+		// Another run in all but name: the supervisor of this one has written down its end,
+		// which is not that of the next.
+		s.record.Instance = newInstance()
 	}
 }
 
