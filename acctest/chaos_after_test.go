@@ -124,10 +124,16 @@ func (c *chaos) mounts() (found []string) {
 
 // explain shows what a run that failed was about, while its agent still answers.
 func (c *chaos) explain() {
-	if !c.t.Failed() && os.Getenv("CHAOS_EXPLAIN") == "" {
+	if !c.t.Failed() {
 		return
 	}
 	c.t.Logf("it was %s; mounts: %v", c.now, c.mounts())
+	c.t.Logf("%d plugins, %d supervisors, %d log collectors", len(plugins(c.a)), len(supervisors(c.a)), c.collectors())
+	for _, p := range processes() {
+		if words := strings.Join(p.words, " "); strings.Contains(words, c.a.dir) {
+			c.t.Logf("pid %d of %d: %.200s", p.pid, p.parent, words)
+		}
+	}
 	for hash, s := range screens(c.a) {
 		c.t.Logf("screen %s: session %d, X server %d", hash, s.session.pid, s.xserver.pid)
 	}
