@@ -8,7 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
+	"sync/atomic"
 )
 
 var _ = add(
@@ -133,12 +133,18 @@ func twoStates(b *bench) {
 		write(b.T, filepath.Join(other.dir, name), string(text))
 	}
 	// Both wait with their write until the other one is there.
-	var meet sync.WaitGroup
-	meet.Add(2)
+	var here atomic.Int32
+	both := make(chan struct{})
 	b.proxy.hook(func(_ http.ResponseWriter, r *http.Request) bool {
-		if putsVariable(r) {
-			meet.Done()
-			meet.Wait()
+		if !putsVariable(r) {
+			return false
+		}
+		if here.Add(1) == 2 {
+			close(both)
+		}
+		select {
+		case <-both:
+		case <-r.Context().Done(): // the other one never came
 		}
 		return false
 	})

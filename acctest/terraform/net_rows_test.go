@@ -125,6 +125,21 @@ func environment(b *bench) {
 	b.fails(b.run("plan", "-no-color"), "Nomad")
 	b.config(at(b.proxy.URL) + profileOf())
 	b.empty()
+	b.proxy.hook(func(w http.ResponseWriter, r *http.Request) bool { // a proxy that wants a password
+		user, password, _ := r.BasicAuth()
+		if user == "ada" && password == "let me: in" {
+			return false
+		}
+		w.WriteHeader(http.StatusUnauthorized)
+		return true
+	})
+	b.env = append(b.env, "NOMAD_HTTP_AUTH=ada:let me: in")
+	b.empty()
+	b.config(at(b.proxy.URL, `http_auth = "bob"`) + profileOf())
+	if o := b.run("plan", "-no-color"); o.code != 1 {
+		b.Errorf("the environment's password in the place of the block's: code %d\n%s", o.code, o.raw)
+	}
+	b.proxy.hook(nil)
 	b.env = append(b.env, "NOMAD_ADDR=")
 	b.config(profileOf())
 	b.fails(b.run("plan", "-no-color"), "No Nomad address", "NOMAD_ADDR")

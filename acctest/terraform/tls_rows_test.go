@@ -14,6 +14,7 @@ import (
 	"math/big"
 	"net"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 )
@@ -117,11 +118,7 @@ func certificates(b *bench) {
 	}
 	heredoc := func(attribute, text string) string { return fmt.Sprintf("%s = <<EOF\n%sEOF", attribute, text) }
 	caFile := `ca_file = "ca.pem"`
-	for name, tc := range map[string]struct {
-		server *proxy
-		lines  []string
-		want   []string // empty: it works
-	}{
+	for name, tc := range map[string]certificateCase{
 		"file":           {plainServer, []string{caFile}, nil},
 		"pem":            {plainServer, []string{heredoc("ca_pem", ca.pem)}, nil},
 		"unknown":        {plainServer, nil, []string{"is not trusted", "ca_file", "State was not changed."}},
@@ -136,15 +133,46 @@ func certificates(b *bench) {
 		"key alone":      {mutual, []string{caFile, `key_file = "client.key"`}, []string{"The connection to Nomad cannot be made", "key_file", "needs cert_file"}},
 		"no such file":   {mutual, []string{`ca_file = "nowhere.pem"`}, []string{"The connection to Nomad cannot be made", "ca_file", "no such file"}},
 	} {
-		b.config(at(tc.server.URL, tc.lines...) + profileOf())
-		if tc.want == nil {
-			if o := b.run("plan", "-no-color", "-detailed-exitcode"); o.code != 0 {
-				b.Errorf("%s: code %d\n%s", name, o.code, o.raw)
-			}
-			continue
-		}
-		b.fails(b.run("plan", "-no-color"), tc.want...)
+		b.connects(name, tc)
 	}
+	// The same from the environment, which the block wins over (T-ENV).
+	const files = "NOMAD_CACERT=ca.pem NOMAD_CLIENT_KEY=client.key NOMAD_CLIENT_CERT="
+	for _, tc := range []struct {
+		env string
+		certificateCase
+	}{
+		{"NOMAD_CACERT=ca.pem", certificateCase{plainServer, nil, nil}},
+		{"NOMAD_CACERT=other.pem", certificateCase{plainServer, []string{caFile}, nil}},
+		{"NOMAD_SKIP_VERIFY=true", certificateCase{plainServer, nil, nil}},
+		{"NOMAD_SKIP_VERIFY=true", certificateCase{plainServer, []string{"skip_verify = false"}, []string{"is not trusted"}}},
+		{"NOMAD_CACERT=ca.pem NOMAD_TLS_SERVER_NAME=nomad.example", certificateCase{namedServer, nil, nil}},
+		{files + "client.pem", certificateCase{mutual, nil, nil}},
+		{files + "nowhere.pem", certificateCase{mutual, nil, []string{"The connection to Nomad cannot be made", "no such file"}}},
+		{files + "nowhere.pem", certificateCase{mutual, []string{`cert_file = "client.pem"`}, nil}},
+	} {
+		b.env = strings.Fields(tc.env)
+		b.connects(tc.env, tc.certificateCase)
+	}
+	b.env = nil
 	b.config(profileOf())
 	b.empty()
+}
+
+// certificateCase is a server with the lines of the provider block that it is met with.
+type certificateCase struct {
+	server *proxy
+	lines  []string
+	want   []string // empty: it works
+}
+
+func (b *bench) connects(name string, tc certificateCase) {
+	b.Helper()
+	b.config(at(tc.server.URL, tc.lines...) + profileOf())
+	if tc.want != nil {
+		b.fails(b.run("plan", "-no-color"), tc.want...)
+		return
+	}
+	if o := b.run("plan", "-no-color", "-detailed-exitcode"); o.code != 0 {
+		b.Errorf("%s: code %d\n%s", name, o.code, o.raw)
+	}
 }
