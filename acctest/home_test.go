@@ -14,7 +14,7 @@ import (
 
 	"github.com/botscreen/botscreen/shared/control"
 	"github.com/botscreen/botscreen/shared/relay/action"
-	"github.com/botscreen/botscreen/shared/testkit/chromium"
+	"github.com/botscreen/botscreen/shared/testkit/inside"
 )
 
 // exchange is a site whose page is one button for a file, and which has one to fetch.
@@ -24,10 +24,11 @@ type exchange struct {
 	given chan string   // "name: content" of what was chosen; the same
 }
 
-func newExchange(t *testing.T) *exchange {
+// newExchange serves it where the programs of a screen reach it.
+func newExchange(t *testing.T, a *agent, profile string) *exchange {
 	t.Helper()
 	e := &exchange{shown: make(chan struct{}, 16), given: make(chan string, 16)}
-	e.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	e.Server = inside.Serve(t, sessionOf(t, a, profile).pid, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case "/shown":
 			e.shown <- struct{}{}
@@ -47,7 +48,6 @@ func newExchange(t *testing.T) *exchange {
 				</script>`)
 		}
 	}))
-	t.Cleanup(e.Close)
 	return e
 }
 
@@ -77,14 +77,10 @@ func (a *agent) acts(t *testing.T, profile string, actions ...action.Action) {
 // fileDialogs: a page's dialog for files opens in the home, what is chosen there by keyboard
 // reaches the page, and a download lands in the home.
 func fileDialogs(t *testing.T, a *agent) {
-	chromium.Need(t)
-	site := newExchange(t)
-	path := a.job(t, "clerk")
-	writeFile(t, path, replaceLine(readFile(t, path), "memory", "memory = 2000"))
-	a.must(t, "run", path)
+	a.must(t, "run", a.browserJob(t, "clerk"))
 	defer func() { a.must(t, "stop", "clerk") }()
-	inside := func(script string) string { return a.must(t, "exec", "-T", "clerk", "sh", "-c", script) }
-	inside(`printf 'from the home' > "$HOME/upload.txt"`)
+	site := newExchange(t, a, "clerk")
+	a.must(t, "exec", "-T", "clerk", "sh", "-c", `printf 'from the home' > "$HOME/upload.txt"`)
 
 	a.must(t, "browser", "open", "clerk", site.URL+"/")
 	awaitFrom(t, "the page", site.shown)

@@ -49,6 +49,7 @@ func TestAccIsolation(t *testing.T) {
 					{name + "one browser, whoever asks first", oneBrowser},
 					{name + "a login moves to another bot", movedLogin},
 					{name + "a browser outlives the plugin", browserOutlivesPlugin},
+					{name + "file dialogs open in the home, downloads land there", fileDialogs},
 					{name + "binds of the node are refused", bindsRefused(s.kind)},
 					{name + "an image that is not there", missingImage(s.kind)},
 				}
