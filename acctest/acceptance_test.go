@@ -71,6 +71,7 @@ var everywhere = []acceptance{
 	{"a VNC program watches, takes and hands back", viewed},
 	{"an agent uses its screen by MCP", usedByMCP},
 	{"an agent drives the browser over CDP", drivenOverCDP},
+	{"a person opens the browser first", personFirst},
 	{"what the agent left in a page ends", leftInPages},
 	{"a VNC program on a port with a password", viewedOnAPort},
 	{"two people in browsers, one takes over", takenOverInBrowsers},

@@ -164,18 +164,7 @@ func drivenOverCDP(t *testing.T, a *agent) {
 		}
 	}
 	a.eventually("the tab on the person's screen", func() bool { return person.colour(t, 400, 400) == [3]byte{0, 0xff, 0x7f} })
-	person.click(t, 400, 400)
-	a.eventually("the focus in the field", func() bool { return person.colour(t, 400, 450) == [3]byte{0xff, 0x7f, 0} })
-	person.types(t, "person\n")
-	select {
-	case who := <-site.logins:
-		if who != "person" {
-			t.Errorf("the person logged in as %q", who)
-		}
-	case <-time.After(actionLimit):
-		t.Fatal("the person cannot log in")
-	}
-	a.eventually("the page that has the password", func() bool { return person.colour(t, 400, 450) == [3]byte{0, 0xff, 0x7f} })
+	person.logsIn(t, a, site)
 	if r := a.botscreen(t, "release", "driven"); r.code == 0 || !strings.Contains(r.stderr, "a password field on its page is filled") {
 		t.Errorf("with a filled password field (X18): %s", r)
 	}
@@ -289,6 +278,23 @@ func (v viewing) click(t *testing.T, x, y uint16) {
 	for _, buttons := range []uint16{0, 1, 0} {
 		v.send(t, rfb.PointerEvent{Buttons: buttons, X: x, Y: y}.Append(nil))
 	}
+}
+
+// logsIn logs in at the site that is shown, by its field.
+func (v viewing) logsIn(t *testing.T, a *agent, s site) {
+	t.Helper()
+	v.click(t, 400, 400)
+	a.eventually("the focus in the field", func() bool { return v.colour(t, 400, 450) == [3]byte{0xff, 0x7f, 0} })
+	v.types(t, "person\n")
+	select {
+	case who := <-s.logins:
+		if who != "person" {
+			t.Errorf("the person logged in as %q", who)
+		}
+	case <-time.After(actionLimit):
+		t.Fatal("the person cannot log in")
+	}
+	a.eventually("the page that has the password", func() bool { return v.colour(t, 400, 450) == [3]byte{0, 0xff, 0x7f} })
 }
 
 // types presses the keys of a text of ASCII.

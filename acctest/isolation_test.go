@@ -45,6 +45,7 @@ func TestAccIsolation(t *testing.T) {
 					{name + "an agent acts by MCP", usedByMCP},
 					{name + "a person takes over in a browser", takenOverInABrowser},
 					{name + "an agent drives the browser over CDP", drivenOverCDP},
+					{name + "a person opens the browser first", personFirst},
 					{name + "what the agent left in a page ends", leftInPages},
 					{name + "one browser, whoever asks first", oneBrowser},
 					{name + "a login moves to another bot", movedLogin},

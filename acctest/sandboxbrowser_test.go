@@ -42,6 +42,44 @@ func browserImage(t *testing.T, a *agent) string {
 	return image
 }
 
+// personFirst: a person opens the browser by its icon and logs in; the agent that comes
+// afterwards drives that very browser, with the person's login (W1).
+func personFirst(t *testing.T, a *agent) {
+	start := fmt.Sprintf("/tmp/acctest-%d.html", os.Getpid())
+	a.must(t, "run", a.browserJob(t, "leading", fmt.Sprintf("browser { start_url = %q }", "file://"+start)))
+	defer a.botscreen(t, "stop", "--force", "leading")
+	site := newSite(t, a, "leading")
+	a.must(t, "exec", "-T", "leading", "sh", "-c", fmt.Sprintf(`echo '<meta http-equiv="refresh" content="0; url=%s">' >%s`, site.url, start))
+	defer os.Remove(start) // there where a screen has the node's /tmp
+	person := viewedBy(t, a, "leading")
+	if l := leaseBy(t, a, "take", "leading"); !l.You {
+		t.Fatalf("the lease is %+v", l)
+	}
+	a.eventually("the icon on the panel", func() bool {
+		return person.colour(t, int(panelIcon.X), int(panelIcon.Y)) != person.colour(t, 500, int(panelIcon.Y))
+	})
+	person.click(t, panelIcon.X, panelIcon.Y)
+	a.eventually("the site on the person's screen", func() bool { return person.colour(t, 400, 400) == [3]byte{0, 0xff, 0x7f} })
+	opened := a.oneBrowser(t)
+	person.logsIn(t, a, site)
+	if r := a.botscreen(t, "release", "leading"); r.code == 0 || !strings.Contains(r.stderr, "a password field on its page is filled") {
+		t.Errorf("with a filled password field (X18): %s", r)
+	}
+	if l := leaseBy(t, a, "release", "leading"); l.Holder != "agent" {
+		t.Fatalf("the lease is %+v", l)
+	}
+
+	port := newCDPPort(t, a, "leading")
+	agent, leave := port.drive(t, port.pageAt(t, site.url))
+	defer leave()
+	if got := read[string](t, agent, `document.cookie`); got != "login=person" {
+		t.Errorf("the agent's cookie is %q", got)
+	}
+	if now := a.oneBrowser(t); now.pid != opened.pid {
+		t.Errorf("pid %d, then pid %d", opened.pid, now.pid)
+	}
+}
+
 // browserOutlivesPlugin: a plugin that is killed takes no browser with it, and the next one
 // finds it.
 func browserOutlivesPlugin(t *testing.T, a *agent) {

@@ -127,8 +127,10 @@ func (a *agent) quitBrowser(t *testing.T, profile string) {
 	}
 }
 
-// clickIcon clicks the panel's icon: beside the menu, where the look that jobs get by
-// default has it.
+// panelIcon is the browser's: beside the menu, where the look that jobs get by default has it.
+var panelIcon = struct{ X, Y uint16 }{116, 14}
+
+// clickIcon clicks the panel's icon.
 func (a *agent) clickIcon(t *testing.T, profile string) {
 	t.Helper()
 	bot := a.asAgent(t, profile)
@@ -136,7 +138,7 @@ func (a *agent) clickIcon(t *testing.T, profile string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = bot.Input(t.Context(), control.InputRequest{Epoch: lease.Epoch, Actions: action.List{action.Click{Point: action.Point{X: 116, Y: 14}}}})
+	_, err = bot.Input(t.Context(), control.InputRequest{Epoch: lease.Epoch, Actions: action.List{action.Click{Point: action.Point{X: int(panelIcon.X), Y: int(panelIcon.Y)}}}})
 	if err != nil {
 		t.Fatal(err)
 	}
