@@ -117,12 +117,13 @@ type chaos struct {
 	struck   []hit
 }
 
-// choose finds a fault and a victim that it can happen to now.
+// choose finds a fault, and a victim that it can happen to now.
 func (c *chaos) choose(faults []fault) (fault, *victim) {
-	for range 10000 {
-		f, v := faults[c.rng.IntN(len(faults))], c.victims[c.rng.IntN(len(c.victims))]
-		if f.possible == nil || f.possible(c, v) {
-			return f, v
+	for range 1000 {
+		f := faults[c.rng.IntN(len(faults))]
+		victims := slices.DeleteFunc(slices.Clone(c.victims), func(v *victim) bool { return f.possible != nil && !f.possible(c, v) })
+		if len(victims) > 0 {
+			return f, victims[c.rng.IntN(len(victims))]
 		}
 	}
 	c.fatal("none of the faults is possible")
