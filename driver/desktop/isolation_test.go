@@ -137,32 +137,7 @@ func TestX0NoConnectNoSetParam(t *testing.T) {
 // The same requests work on an Xvnc without our flags and filter: the test above
 // can fail.
 func TestX0ControlPlainServerConnects(t *testing.T) {
-	require(t)
-	number := freeDisplay(t)
-	dir := t.TempDir()
-	ready, signalReady, err := os.Pipe()
-	must(t, err)
-	defer ready.Close()
-	cmd := exec.Command(nameXServer, fmt.Sprintf(":%d", number), "-displayfd", "3", "-rfbport", "-1",
-		"-rfbunixpath", filepath.Join(dir, "rfb.sock"), "-SecurityTypes", "None", "-nolisten", "tcp", "-ac")
-	cmd.ExtraFiles = []*os.File{signalReady}
-	must(t, cmd.Start())
-	defer func() {
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait()
-		_ = os.Remove(fmt.Sprintf("/tmp/.X11-unix/X%d", number))
-	}()
-	must(t, signalReady.Close())
-	must(t, ready.SetReadDeadline(time.Now().Add(10*time.Second)))
-	line := make([]byte, 16)
-	for !strings.Contains(string(line), "\n") {
-		n, err := ready.Read(line)
-		must(t, err)
-		line = line[:n]
-	}
-	x, err := dialX(t.Context(), display.Number(number), display.NewCookie(), cmd.Process.Pid)
-	must(t, err)
-	defer x.close()
+	x, number := plainServer(t)
 	if !vncDialsOut(t, x) {
 		t.Error("a plain Xvnc did not dial out: the request is wrong")
 	}
@@ -173,6 +148,38 @@ func TestX0ControlPlainServerConnects(t *testing.T) {
 	if !vncRequest(t, x, vncSetParam, "SendCutText=1") {
 		t.Error("a plain Xvnc did not set a parameter: the request is wrong")
 	}
+}
+
+// plainServer is an Xvnc without our flags, our filter and a desktop, and a connection to it.
+func plainServer(t *testing.T) (x *xclient, number int) {
+	t.Helper()
+	require(t)
+	number = freeDisplay(t)
+	dir := t.TempDir()
+	ready, signalReady, err := os.Pipe()
+	must(t, err)
+	defer ready.Close()
+	cmd := exec.Command(nameXServer, fmt.Sprintf(":%d", number), "-displayfd", "3", "-rfbport", "-1",
+		"-rfbunixpath", filepath.Join(dir, "rfb.sock"), "-SecurityTypes", "None", "-nolisten", "tcp", "-ac")
+	cmd.ExtraFiles = []*os.File{signalReady}
+	must(t, cmd.Start())
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+		_ = os.Remove(fmt.Sprintf("/tmp/.X11-unix/X%d", number))
+	})
+	must(t, signalReady.Close())
+	must(t, ready.SetReadDeadline(time.Now().Add(10*time.Second)))
+	line := make([]byte, 16)
+	for !strings.Contains(string(line), "\n") {
+		n, err := ready.Read(line)
+		must(t, err)
+		line = line[:n]
+	}
+	x, err = dialX(t.Context(), display.Number(number), display.NewCookie(), cmd.Process.Pid)
+	must(t, err)
+	t.Cleanup(x.close)
+	return x, number
 }
 
 // X3: input can be neither recorded nor faked by extensions; SECURITY is there.

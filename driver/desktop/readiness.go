@@ -300,8 +300,10 @@ func (w *watcher) acceptPlain() {
 	}
 }
 
-// showsSomething reports whether some sampled pixel of a window is not black,
-// which is what Xvnc fills fresh windows with.
+// showsSomething reports whether a window shows what its program draws: whether sampled
+// pixels are not black, which is what Xvnc fills fresh windows with. Of the background one
+// is enough. A panel is a window with others in it, and one of those may be drawn before
+// the panel itself is: half of its pixels count.
 func (w *watcher) showsSomething(window xproto.Window) (bool, error) {
 	size, err := xproto.GetGeometry(w.conn, xproto.Drawable(window)).Reply()
 	if err != nil {
@@ -314,26 +316,29 @@ func (w *watcher) showsSomething(window xproto.Window) (bool, error) {
 		images = append(images, xproto.GetImage(w.conn, xproto.ImageFormatZPixmap, xproto.Drawable(window),
 			0, int16(y), size.Width, 1, 0x00ffffff))
 	}
-	shown := false
+	shown := 0
 	for _, request := range images {
 		reply, err := request.Reply()
 		if err != nil {
 			return false, err
 		}
-		shown = shown || anySet(reply.Data)
+		shown += coloured(reply.Data)
 	}
-	return shown, nil
+	if w.known[window] == partPanel {
+		return 2*shown >= rows*int(size.Width), nil
+	}
+	return shown > 0, nil
 }
 
-// anySet reports whether a pixel has any colour. Every fourth byte is padding
-// that the plane mask has cleared.
-func anySet(data []byte) bool {
-	for _, b := range data {
-		if b != 0 {
-			return true
+// coloured counts the pixels, of four bytes, that have any colour. Every fourth byte is
+// padding that the plane mask has cleared.
+func coloured(data []byte) (count int) {
+	for ; len(data) >= 4; data = data[4:] {
+		if data[0]|data[1]|data[2]|data[3] != 0 {
+			count++
 		}
 	}
-	return false
+	return count
 }
 
 // isXError tells errors of the server about a request, mostly a window that is
