@@ -6,11 +6,14 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 )
 
 // freezes is whether the victim's desktop is frozen where others sleep.
-func (v *victim) freezes() bool { return v.name == "blue" || v.box.kind == "apptainer" }
+func (v *victim) freezes() bool {
+	return strings.HasPrefix(v.name, "blue-") || v.box.kind == "apptainer"
+}
 
 // stateFaults are about what lies on disk, and about desktops that stand still.
 var stateFaults = []fault{

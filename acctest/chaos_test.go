@@ -78,6 +78,7 @@ func unlike(t *testing.T, expression string) func(fault) bool {
 // join makes a screen one of the victims.
 func (c *chaos) join(name string, b box) {
 	c.now = "the start of " + name
+	name = fmt.Sprintf("%s-%d", name, os.Getpid()) // another run on this node has its own, in cgroups too
 	v := &victim{name: name, hash: screen.ID{Namespace: "default", Profile: screen.Profile(name)}.Hash(), box: b}
 	v.job = c.job(v)
 	c.victims = append(c.victims, v)

@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/botscreen/botscreen/shared/cdp"
@@ -91,12 +92,28 @@ func (i *instance) show(ctx context.Context, address string) error {
 	// The answer comes with the page's first bytes, which a slow server holds back.
 	ctx, cancel := context.WithTimeout(ctx, navigateLimit)
 	defer cancel()
-	err = i.mux.Call(ctx, session, "Page.navigate", map[string]any{"url": address}, nil)
+	for range navigateTries {
+		var got struct {
+			ErrorText  string
+			IsDownload bool
+		}
+		err = i.mux.Call(ctx, session, "Page.navigate", map[string]any{"url": address}, &got)
+		if err != nil || got.ErrorText != aborted || got.IsDownload {
+			break
+		}
+	}
 	if err != nil && !errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		return fmt.Errorf("ask the browser to Page.navigate: %w", err)
 	}
 	return nil
 }
+
+// aborted is the browser's word for a navigation that another one took the place of: its own
+// to the blank page that it comes up with may be the later one.
+const (
+	aborted       = "net::ERR_ABORTED"
+	navigateTries = 2
+)
 
 // attach begins a session with a page, until detach.
 func (i *instance) attach(ctx context.Context, target string) (session string, detach func(), err error) {
@@ -126,7 +143,12 @@ func (i *instance) add(ctx context.Context, address string) error {
 	if err := i.call(ctx, "", "Target.createTarget", map[string]any{"url": address}, &made); err != nil {
 		return err
 	}
-	return i.call(ctx, "", "Target.activateTarget", map[string]any{"targetId": made.ID}, nil)
+	err := i.call(ctx, "", "Target.activateTarget", map[string]any{"targetId": made.ID}, nil)
+	var refused *cdp.Error
+	if errors.As(err, &refused) && strings.HasPrefix(refused.Message, "No target with given id") {
+		return nil // what was opened is a download, whose tab is closed again
+	}
+	return err
 }
 
 // handOver gives an address to the browser that somebody started by hand with our profile,
