@@ -80,7 +80,13 @@ func (e *engine) start(live bool) {
 
 // end ends the engine; what runs in its containers lives on when it had no time for them.
 func (e *engine) end(sig syscall.Signal) {
-	endWithin(30*time.Second, e.cmd.Process, sig, e.done)
+	_ = e.cmd.Process.Signal(sig)
+	select {
+	case <-e.done:
+	case <-time.After(30 * time.Second):
+		_ = e.cmd.Process.Kill()
+		<-e.done
+	}
 	e.endContainerd()
 }
 

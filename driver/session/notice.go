@@ -14,7 +14,6 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
-	"golang.org/x/term"
 
 	"github.com/botscreen/botscreen/shared/screen"
 )
@@ -41,7 +40,7 @@ const (
 // tell says a sentence to whoever called the opener: in their terminal, else on the desktop.
 func tell(self, sentence string) {
 	fmt.Fprintln(os.Stderr, sentence)
-	if term.IsTerminal(int(os.Stderr.Fd())) {
+	if isTerminal(os.Stderr) {
 		return
 	}
 	if err := showNotice(self, sentence); err != nil {
@@ -115,4 +114,10 @@ func wrapped(text string, width int) string {
 	}
 	b.WriteString("\n")
 	return b.String()
+}
+
+// isTerminal reports whether somebody reads what is written there.
+func isTerminal(f *os.File) bool {
+	_, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS)
+	return err == nil
 }
