@@ -254,14 +254,19 @@ func (a *agent) end(sig syscall.Signal) {
 	if a.cmd == nil {
 		return
 	}
-	_ = a.cmd.Process.Signal(sig)
-	select {
-	case <-a.done:
-	case <-time.After(20 * time.Second):
-		_ = a.cmd.Process.Kill()
-		<-a.done
-	}
+	endWithin(20*time.Second, a.cmd.Process, sig, a.done)
 	a.cmd = nil
+}
+
+// endWithin signals a process, waits for its end, and kills it where that takes longer.
+func endWithin(limit time.Duration, p *os.Process, sig syscall.Signal, ended <-chan struct{}) {
+	_ = p.Signal(sig)
+	select {
+	case <-ended:
+	case <-time.After(limit):
+		_ = p.Kill()
+		<-ended
+	}
 }
 
 // eventually polls a state of another process that has no event of its own.

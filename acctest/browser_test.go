@@ -223,15 +223,7 @@ func viewInBrowser(t *testing.T, a *agent, person, profile string, flags ...stri
 	return h
 }
 
-func (h *helper) end() {
-	_ = h.cmd.Process.Signal(syscall.SIGTERM)
-	select {
-	case <-h.ended:
-	case <-time.After(10 * time.Second):
-		_ = h.cmd.Process.Kill()
-		<-h.ended
-	}
-}
+func (h *helper) end() { endWithin(10*time.Second, h.cmd.Process, syscall.SIGTERM, h.ended) }
 
 // open goes to an address. What it serves may be signed by nobody.
 func (b *browser) open(address string) {

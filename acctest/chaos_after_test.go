@@ -41,14 +41,7 @@ func (c *chaos) alone() {
 	c.t.Helper()
 	c.a.eventually("one of everything ("+c.now+")", func() bool {
 		sessions, servers := map[string]int{}, map[string]int{}
-		run := filepath.Join(c.a.dir, "run") + "/"
-		for _, p := range processes() {
-			words := strings.Join(p.words, " ")
-			at := strings.Index(words, run)
-			if at < 0 {
-				continue
-			}
-			hash, _, _ := strings.Cut(words[at+len(run):], "/")
+		for hash, p := range ofScreens(c.a) {
 			switch {
 			case len(p.words) > 1 && p.words[1] == "session":
 				sessions[hash]++

@@ -80,13 +80,7 @@ func (e *engine) start(live bool) {
 
 // end ends the engine; what runs in its containers lives on when it had no time for them.
 func (e *engine) end(sig syscall.Signal) {
-	_ = e.cmd.Process.Signal(sig)
-	select {
-	case <-e.done:
-	case <-time.After(30 * time.Second):
-		_ = e.cmd.Process.Kill()
-		<-e.done
-	}
+	endWithin(30*time.Second, e.cmd.Process, sig, e.done)
 	e.endContainerd()
 }
 

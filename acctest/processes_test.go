@@ -4,6 +4,7 @@ package acctest
 
 import (
 	"fmt"
+	"iter"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -52,17 +53,25 @@ type screenProcesses struct {
 	session, xserver process
 }
 
+// ofScreens are the processes that have an agent's run directory in their words, by the hash of
+// the screen whose it is.
+func ofScreens(a *agent) iter.Seq2[string, process] {
+	run := filepath.Join(a.dir, "run") + "/"
+	return func(yield func(string, process) bool) {
+		for _, p := range processes() {
+			_, behind, ok := strings.Cut(strings.Join(p.words, " "), run)
+			hash, _, _ := strings.Cut(behind, "/")
+			if ok && !yield(hash, p) {
+				return
+			}
+		}
+	}
+}
+
 // screens finds what an agent's screens consist of, by the run directory in their words.
 func screens(a *agent) map[string]screenProcesses {
 	found := map[string]screenProcesses{}
-	run := filepath.Join(a.dir, "run") + "/"
-	for _, p := range processes() {
-		words := strings.Join(p.words, " ")
-		at := strings.Index(words, run)
-		if at < 0 {
-			continue
-		}
-		hash, _, _ := strings.Cut(words[at+len(run):], "/")
+	for hash, p := range ofScreens(a) {
 		s := found[hash]
 		switch {
 		case len(p.words) > 1 && p.words[1] == "session":

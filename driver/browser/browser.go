@@ -198,15 +198,20 @@ func (b *Browser) Close(ctx context.Context) error {
 	return b.Quit(ctx)
 }
 
+// instance is the browser that runs; nil: none does.
+func (b *Browser) instance() *instance {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.running
+}
+
 // Quit is Close that lets the next asker start another one.
 func (b *Browser) Quit(ctx context.Context) error {
 	if err := b.take(ctx); err != nil {
 		return fmt.Errorf("close the browser: another start goes on: %w", err)
 	}
 	defer b.leave()
-	b.mu.Lock()
-	i := b.running
-	b.mu.Unlock()
+	i := b.instance()
 	if i == nil {
 		return nil
 	}

@@ -14,15 +14,15 @@ import (
 const frontLimit = 500 * time.Millisecond
 
 // Front is what people see of the browser; the zero value where none runs.
-func (b *Browser) Front(ctx context.Context) (cdp.Front, error) { return b.front(ctx, frontLimit) }
-
-func (b *Browser) front(ctx context.Context, limit time.Duration) (cdp.Front, error) {
-	b.mu.Lock()
-	i := b.running
-	b.mu.Unlock()
+func (b *Browser) Front(ctx context.Context) (cdp.Front, error) {
+	i := b.instance()
 	if i == nil {
 		return cdp.Front{}, nil
 	}
+	return i.front(ctx, frontLimit)
+}
+
+func (i *instance) front(ctx context.Context, limit time.Duration) (cdp.Front, error) {
 	front, err := i.mux.Front(ctx, limit)
 	if err != nil {
 		return cdp.Front{}, fmt.Errorf("look at the browser: %w", err)

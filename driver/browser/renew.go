@@ -15,16 +15,14 @@ const renewLook = 2 * time.Second
 // the one in front has been loaded again when it returns, or with fresh an empty window
 // opens that no page can reach. Logins stay, and so do workers of the sites.
 func (b *Browser) Renew(ctx context.Context, fresh bool) error {
-	b.mu.Lock()
-	i := b.running
-	b.mu.Unlock()
+	i := b.instance()
 	if i == nil {
 		return errors.New("renew the page: no browser runs")
 	}
 	if fresh {
 		return i.call(ctx, "", "Target.createTarget", map[string]any{"url": blank, "newWindow": true}, nil)
 	}
-	front, err := b.front(ctx, renewLook)
+	front, err := i.front(ctx, renewLook)
 	switch {
 	case err != nil:
 		return err

@@ -14,6 +14,7 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+	"golang.org/x/term"
 
 	"github.com/botscreen/botscreen/shared/screen"
 )
@@ -40,7 +41,7 @@ const (
 // tell says a sentence to whoever called the opener: in their terminal, else on the desktop.
 func tell(self, sentence string) {
 	fmt.Fprintln(os.Stderr, sentence)
-	if isTerminal(os.Stderr) {
+	if term.IsTerminal(int(os.Stderr.Fd())) {
 		return
 	}
 	if err := showNotice(self, sentence); err != nil {
@@ -114,10 +115,4 @@ func wrapped(text string, width int) string {
 	}
 	b.WriteString("\n")
 	return b.String()
-}
-
-// isTerminal reports whether somebody reads what is written there.
-func isTerminal(f *os.File) bool {
-	_, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS)
-	return err == nil
 }

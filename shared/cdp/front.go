@@ -74,8 +74,8 @@ func (m *Mux) Reload(ctx context.Context, target string) error {
 	if err := m.Call(ctx, session, "Page.reload", map[string]any{"ignoreCache": true}, nil); err != nil {
 		return err
 	}
-	look := time.NewTicker(reloadLook)
-	defer look.Stop()
+	again := time.NewTicker(reloadLook)
+	defer again.Stop()
 	for {
 		now, err := m.document(ctx, session)
 		switch {
@@ -85,7 +85,7 @@ func (m *Mux) Reload(ctx context.Context, target string) error {
 			return err
 		}
 		select {
-		case <-look.C:
+		case <-again.C:
 		case <-ctx.Done():
 			return ctx.Err()
 		}

@@ -90,7 +90,7 @@ func containerName(order isolation.Order) string {
 type RefusedError = isolation.RefusedError
 
 // away says whether a call failed because the engine is not there, or went while it answered.
-func (b *Boundary) away(err error) bool {
+func away(err error) bool {
 	return client.IsErrConnectionFailed(err) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) ||
 		errors.Is(err, unix.ECONNRESET) || errors.Is(err, unix.EPIPE)
 }
@@ -105,7 +105,7 @@ func (b *Boundary) explain(err error) error {
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
 		cause = "no answer in time"
-	case b.away(err):
+	case away(err):
 		cause = connectionCause(err)
 	default:
 		return err

@@ -191,7 +191,7 @@ func (b *Boundary) remove(ctx context.Context, ref string) error {
 		switch {
 		case err == nil || errdefs.IsNotFound(err):
 			return nil
-		case b.away(err) && time.Since(began) < awayPatience:
+		case away(err) && time.Since(began) < awayPatience:
 		case !errdefs.IsConflict(err):
 			return fmt.Errorf("remove container: %w", b.explain(err))
 		}

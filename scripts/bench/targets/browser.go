@@ -93,11 +93,11 @@ func (b *bench) placePage(n int) (string, error) {
 type browserTimes struct{ cold, warm, memory float64 }
 
 func (b *bench) measureBrowser(address string) (f browserTimes, err error) {
-	ops, err := filepath.Glob(filepath.Join(b.dir, "run", "*", "op"))
-	if err != nil || len(ops) != 1 {
-		return f, fmt.Errorf("%d operator sockets, %w", len(ops), err)
+	op, err := b.operator()
+	if err != nil {
+		return f, err
 	}
-	client := control.NewClient(control.Unix(ops[0]))
+	client := control.NewClient(control.Unix(op))
 	defer client.Close()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()

@@ -65,11 +65,11 @@ func (b *bench) thaws(runs int) (times []float64, err error) {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, end()) }()
-	ops, err := filepath.Glob(filepath.Join(b.dir, "run", "*", "op"))
-	if err != nil || len(ops) != 1 {
-		return nil, fmt.Errorf("%d operator sockets, %w", len(ops), err)
+	op, err := b.operator()
+	if err != nil {
+		return nil, err
 	}
-	client := control.NewClient(control.Unix(ops[0]))
+	client := control.NewClient(control.Unix(op))
 	defer client.Close()
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
 	defer cancel()
@@ -118,11 +118,11 @@ type sleeperFigures struct{ start, wake, awake, asleep float64 }
 
 func (b *bench) measureSleeper(start float64) (f sleeperFigures, err error) {
 	f.start = start
-	ops, err := filepath.Glob(filepath.Join(b.dir, "run", "*", "op"))
-	if err != nil || len(ops) != 1 {
-		return f, fmt.Errorf("%d operator sockets, %w", len(ops), err)
+	op, err := b.operator()
+	if err != nil {
+		return f, err
 	}
-	client := control.NewClient(control.Unix(ops[0]))
+	client := control.NewClient(control.Unix(op))
 	defer client.Close()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
@@ -145,6 +145,23 @@ func (b *bench) measureSleeper(start float64) (f sleeperFigures, err error) {
 	err = client.Wake(ctx)
 	f.wake = float64(time.Since(began)) / float64(time.Millisecond)
 	return f, err
+}
+
+// operators are the operator's sockets of the screens there are.
+func (b *bench) operators() ([]string, error) {
+	return filepath.Glob(filepath.Join(b.dir, "run", "*", "op"))
+}
+
+// operator is that of the one screen there is.
+func (b *bench) operator() (string, error) {
+	ops, err := b.operators()
+	if err == nil && len(ops) != 1 {
+		err = fmt.Errorf("%d operator sockets, want one", len(ops))
+	}
+	if err != nil {
+		return "", err
+	}
+	return ops[0], nil
 }
 
 // processes are the bench's own with this as their first argument.
@@ -249,7 +266,7 @@ func (b *bench) supervisorsMB() (awake, asleep float64, err error) {
 	if awake, err = b.meanMB("supervise"); err != nil {
 		return 0, 0, err
 	}
-	ops, err := filepath.Glob(filepath.Join(b.dir, "run", "*", "op"))
+	ops, err := b.operators()
 	if err != nil {
 		return 0, 0, err
 	}
@@ -287,7 +304,7 @@ func (b *bench) meanMB(word string) (float64, error) {
 
 // displays counts the different ones that screens have.
 func (b *bench) displays() (int, error) {
-	ops, err := filepath.Glob(filepath.Join(b.dir, "run", "*", "op"))
+	ops, err := b.operators()
 	if err != nil {
 		return 0, err
 	}

@@ -30,15 +30,15 @@ func (b *bench) screen(runs int) ([]row, error) {
 		return nil, err
 	}
 	defer func() { _ = end() }()
-	ops, err := filepath.Glob(filepath.Join(b.dir, "run", "*", "op"))
-	if err != nil || len(ops) != 1 {
-		return nil, fmt.Errorf("%d operator sockets, %w", len(ops), err)
+	op, err := b.operator()
+	if err != nil {
+		return nil, err
 	}
 	program, err := b.build("relaybench")
 	if err != nil {
 		return nil, err
 	}
-	s := &runningScreen{program: program, op: ops[0], dir: b.dir}
+	s := &runningScreen{program: program, op: op, dir: b.dir}
 	rows, err := s.takeovers(runs)
 	if err != nil {
 		return nil, err
