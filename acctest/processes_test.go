@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"iter"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -21,7 +23,8 @@ type process struct {
 	words       []string
 }
 
-// processes lists what runs; zombies are left out.
+// processes lists what runs. Zombies are left out, and what has forked and not yet become a
+// program of its own: that has its parent's words, and may be in other namespaces already.
 func processes() []process {
 	var all []process
 	entries, _ := os.ReadDir("/proc")
@@ -45,7 +48,11 @@ func processes() []process {
 		parent, _ := strconv.Atoi(fields[1])
 		all = append(all, process{pid: pid, parent: parent, start: fields[19], words: strings.Split(strings.TrimSuffix(string(text), "\x00"), "\x00")})
 	}
-	return all
+	words := map[int]string{}
+	for _, p := range all {
+		words[p.pid] = strings.Join(p.words, "\x00")
+	}
+	return slices.DeleteFunc(all, func(p process) bool { return words[p.parent] == strings.Join(p.words, "\x00") })
 }
 
 // screenProcesses are what one screen is made of, besides its supervisor.
@@ -144,4 +151,36 @@ func xservers(a *agent) map[string]string {
 		named[hash] = fmt.Sprintf("%d/%s", s.xserver.pid, s.xserver.start)
 	}
 	return named
+}
+
+// A process between its fork and its exec has its parent's words: taken for a session, it once
+// gave a test's server a network of its own to listen in, that of a probe.
+func TestProcessesWithoutForks(t *testing.T) {
+	const mark = "a-process-with-a-fork"
+	cmd := exec.Command("sh", "-c", "(echo; read line); true", mark) // the subshell is a fork
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := out.Read(make([]byte, 1)); err != nil {
+		t.Error(err)
+	}
+	var found []int
+	for _, p := range processes() {
+		if slices.Contains(p.words, mark) {
+			found = append(found, p.pid)
+		}
+	}
+	if want := []int{cmd.Process.Pid}; !slices.Equal(found, want) {
+		t.Errorf("found %v, want %v alone", found, want)
+	}
+	_ = in.Close()
+	_ = cmd.Wait() // what read says at the end is nobody's concern
 }

@@ -110,14 +110,7 @@ func (s *supervised) browsers() []int {
 	s.t.Helper()
 	below, err := process.Descendants(s.identity.PID)
 	must(s.t, err)
-	var found []int
-	for _, pid := range below {
-		line, _ := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/cmdline")
-		if bytes.Contains(line, []byte("--user-data-dir=")) && !bytes.Contains(line, []byte("--type=")) {
-			found = append(found, pid)
-		}
-	}
-	return found
+	return chromium.Running(below)
 }
 
 // W1, X17: whoever asks first, program of the desktop or command line, there is one browser

@@ -142,14 +142,7 @@ func (r *rig) browsers(t *testing.T) []int {
 	t.Helper()
 	below, err := process.Descendants(r.sandbox.Session().PID)
 	must(t, err)
-	var found []int
-	for _, pid := range below {
-		line := commandLine(pid)
-		if bytes.Contains(line, []byte("--user-data-dir=")) && !bytes.Contains(line, []byte("--type=")) {
-			found = append(found, pid)
-		}
-	}
-	return found
+	return chromium.Running(below)
 }
 
 func commandLine(pid int) []byte {
