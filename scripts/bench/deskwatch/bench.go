@@ -35,6 +35,8 @@ type bench struct {
 	uid      int
 	json     bool
 	verbose  bool
+	atOnce   int
+	settle   time.Duration
 	shot     string
 
 	dir    string
@@ -52,7 +54,9 @@ type sample struct {
 	Background float64 `json:"background_ms"`
 	Ready      float64 `json:"ready_ms"`
 	CPU        float64 `json:"cpu_ms"`
-	Stop       float64 `json:"stop_ms"`
+	Stop       float64 `json:"stop_ms,omitempty"`
+	PSS        float64 `json:"pss_mb,omitempty"` // of what runs below the first process, at rest
+	Display    int     `json:"-"`
 }
 
 func (b *bench) run() error {
@@ -80,6 +84,14 @@ func (b *bench) run() error {
 	if err := b.makeSeed(); err != nil {
 		return err
 	}
+	if b.atOnce > 0 {
+		for _, subject := range b.subjects {
+			if err := b.crowd(subject); err != nil {
+				return fmt.Errorf("%d of %s: %w", b.atOnce, subject, err)
+			}
+		}
+		return nil
+	}
 	all := map[string][]sample{}
 	for run := range b.runs {
 		for _, subject := range b.subjects {
@@ -99,8 +111,13 @@ func (b *bench) print(s sample) {
 		_ = json.NewEncoder(os.Stdout).Encode(s)
 		return
 	}
-	fmt.Printf("%-12s x %5.0f  wm %5.0f  panel %5.0f  background %5.0f  ready %5.0f  cpu %5.0f  stop %5.0f\n",
-		filepath.Base(s.Subject), s.X, s.WM, s.Panel, s.Background, s.Ready, s.CPU, s.Stop)
+	fmt.Printf("%-12s x %5.0f  wm %5.0f  panel %5.0f  background %5.0f  ready %5.0f  cpu %5.0f  ",
+		filepath.Base(s.Subject), s.X, s.WM, s.Panel, s.Background, s.Ready, s.CPU)
+	if s.PSS > 0 {
+		fmt.Printf("pss %3.0f MB\n", s.PSS)
+		return
+	}
+	fmt.Printf("stop %5.0f\n", s.Stop)
 }
 
 // makeSeed starts one desktop of ours and keeps its settings: the complete home
@@ -130,42 +147,60 @@ func (b *bench) makeDirs(run string) (runDirs, error) {
 	return d, nil
 }
 
+// watched is a desktop that was started.
+type watched struct {
+	sample
+	dirs   runDirs
+	cookie display.Cookie
+	cmd    *exec.Cmd
+	ended  chan error
+}
+
 func (b *bench) measure(subject string, run int) (sample, error) {
-	if err := b.nextNumber(); err != nil {
-		return sample{}, err
-	}
-	name := fmt.Sprintf("%d", b.number)
-	dirs, err := b.makeDirs(name)
+	began := time.Now()
+	w, err := b.begin(subject, run)
 	if err != nil {
 		return sample{}, err
 	}
 	if run >= 0 {
-		defer os.RemoveAll(filepath.Dir(dirs.home))
+		defer w.remove()
 	}
-	cmd, cookie, err := b.command(subject, dirs)
-	if err != nil {
-		return sample{}, err
-	}
-	s := sample{Subject: subject, Run: run}
-	started := time.Now()
-	if err := cmd.Start(); err != nil {
-		return s, err
-	}
-	ended := make(chan error, 1)
-	go func() { ended <- cmd.Wait() }()
-	err = b.watch(&s, started, dirs, cookie, ended)
+	err = b.watch(w, began, firstTick)
 	if err == nil {
-		s.CPU = cpuBelow(cmd.Process.Pid)
-		err = b.picture(subject, dirs)
+		w.CPU = cpuBelow(w.cmd.Process.Pid)
+		err = b.picture(subject, w.dirs)
 	}
 	if run < 0 && err == nil {
-		err = copySeed(dirs.home, b.seed)
+		err = copySeed(w.dirs.home, b.seed)
 	}
 	stopped := time.Now()
-	err = errors.Join(err, stopTree(cmd, ended))
-	s.Stop = since(stopped)
-	return s, err
+	err = errors.Join(err, stopTrees(w))
+	w.Stop = since(stopped)
+	return w.sample, err
 }
+
+// begin starts a desktop on a display that nobody has.
+func (b *bench) begin(subject string, run int) (*watched, error) {
+	if err := b.nextNumber(); err != nil {
+		return nil, err
+	}
+	dirs, err := b.makeDirs(fmt.Sprintf("%d", b.number))
+	if err != nil {
+		return nil, err
+	}
+	w := &watched{sample: sample{Subject: subject, Run: run, Display: b.number}, dirs: dirs, ended: make(chan error, 1)}
+	if w.cmd, w.cookie, err = b.command(subject, dirs); err == nil {
+		err = w.cmd.Start()
+	}
+	if err != nil {
+		w.remove()
+		return nil, err
+	}
+	go func() { w.ended <- w.cmd.Wait() }()
+	return w, nil
+}
+
+func (w *watched) remove() { _ = os.RemoveAll(filepath.Dir(w.dirs.home)) }
 
 // nextNumber picks a display that nobody has, each one once.
 func (b *bench) nextNumber() error {
@@ -225,34 +260,38 @@ func (b *bench) authorize(dir string, cookie display.Cookie) error {
 		display.Owner{UID: b.uid, GID: b.uid})
 }
 
-// watch fills in the times. It asks for the X server every two milliseconds;
-// from then on the server tells.
-func (b *bench) watch(s *sample, started time.Time, dirs runDirs, cookie display.Cookie, ended chan error) error {
+// firstTick is how often one desktop's X server is asked for.
+const firstTick = 2 * time.Millisecond
+
+// watch fills in the times. It asks for the X server at each tick; from then on the server
+// tells.
+func (b *bench) watch(s *watched, started time.Time, tick time.Duration) error {
 	ctx, cancel := context.WithTimeout(context.Background(), readyLimit)
 	defer cancel()
 	for {
-		conn, err := net.Dial("unix", fmt.Sprintf("@/tmp/.X11-unix/X%d", b.number))
+		conn, err := net.Dial("unix", fmt.Sprintf("@/tmp/.X11-unix/X%d", s.Display))
 		if err == nil {
 			_ = conn.Close()
 			break
 		}
 		select {
-		case err := <-ended:
-			ended <- err
+		case err := <-s.ended:
+			s.ended <- err
 			return fmt.Errorf("it ended before X answered: %w", err)
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-time.After(2 * time.Millisecond):
+		case <-time.After(tick):
 		}
 	}
 	s.X = since(started)
+	cookie := s.cookie
 	if s.Subject == "ours" {
 		var err error
-		if cookie, err = readCookie(filepath.Join(dirs.x, "Xauthority")); err != nil {
+		if cookie, err = readCookie(filepath.Join(s.dirs.x, "Xauthority")); err != nil {
 			return err
 		}
 	}
-	err := desktop.AwaitReady(ctx, display.Number(b.number), cookie, func(what string) {
+	err := desktop.AwaitReady(ctx, display.Number(s.Display), cookie, func(what string) {
 		switch what {
 		case "wm":
 			s.WM = since(started)

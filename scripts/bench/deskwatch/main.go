@@ -7,7 +7,8 @@
 //
 // Each word is "ours" (driver/desktop in a process of its own) or the path of a
 // script. They run in turn, n times each, in a fresh home as an unprivileged
-// uid; deskwatch itself runs as root. For each run it prints the milliseconds
+// uid; deskwatch itself runs as root. With -at-once they run together, and the
+// memory of each desktop is measured. For each run it prints the milliseconds
 // from the start of the process to: X answers, window manager announced, panel
 // painted, background painted, all of it (ready); and the processor time used
 // until then. At the end: min/median/max and the paired ratio to the first word.
@@ -30,6 +31,8 @@ func main() {
 	}
 	var b bench
 	flag.IntVar(&b.runs, "n", 9, "runs of each")
+	flag.IntVar(&b.atOnce, "at-once", 0, "start so many of each at once, in place of one after the other")
+	flag.DurationVar(&b.settle, "settle", 0, "with -at-once: how long all run before their memory is measured")
 	flag.IntVar(&b.uid, "uid", 61000+os.Getpid()%1000, "uid the desktops run as")
 	flag.IntVar(&b.number, "display", 1000+os.Getpid()%8000, "the display before the first one that is tried")
 	flag.BoolVar(&b.json, "json", false, "print one JSON object per run")

@@ -6,7 +6,6 @@ import (
 	"bytes"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -41,12 +40,17 @@ func cpuBelow(root int) float64 {
 	return float64(ticks) * 1000 / ticksPerSecond
 }
 
-// stopTree ends the run: TERM to its leader, then KILL to all that is left.
-func stopTree(cmd *exec.Cmd, ended <-chan error) error {
-	_ = cmd.Process.Signal(unix.SIGTERM)
-	select {
-	case <-ended:
-	case <-time.After(stopLimit):
+// stopTrees ends desktops: TERM to the leader of each, then KILL to all that is left.
+func stopTrees(all ...*watched) error {
+	for _, w := range all {
+		_ = w.cmd.Process.Signal(unix.SIGTERM)
+	}
+	late := time.After(stopLimit)
+	for _, w := range all {
+		select {
+		case <-w.ended:
+		case <-late:
+		}
 	}
 	deadline := time.Now().Add(stopLimit)
 	for {

@@ -4,10 +4,12 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -79,7 +81,7 @@ func (b *bench) starts(runs int) ([]row, error) {
 		if err != nil {
 			return nil, err
 		}
-		alone, err := watch(deskwatch, "ours", "scripts/bench/best.sh", "scripts/bench/naive.sh")
+		alone, err := watch(deskwatch, "ours", bestScript, "scripts/bench/naive.sh")
 		if err != nil {
 			return nil, err
 		}
@@ -158,34 +160,51 @@ func (b *bench) startScreenIn(n int, job map[string]any) (took time.Duration, en
 	}, nil
 }
 
+// bestScript is what a start of ours is measured against.
+const bestScript = "scripts/bench/best.sh"
+
 // watch runs deskwatch once over the subjects and returns when each was ready.
 func watch(deskwatch string, subjects ...string) (map[string]float64, error) {
-	return watched(exec.Command(deskwatch, append([]string{"-n", "1", "-json"}, subjects...)...), subjects...)
+	samples, err := readWatch(exec.Command(deskwatch, append([]string{"-n", "1", "-json"}, subjects...)...))
+	if err != nil {
+		return nil, err
+	}
+	ready := map[string]float64{}
+	for _, s := range samples {
+		ready[filepath.Base(s.Subject)] = s.Ready
+	}
+	for _, s := range subjects {
+		if ready[filepath.Base(s)] == 0 {
+			return nil, fmt.Errorf("deskwatch: no figure for %s", s)
+		}
+	}
+	return ready, nil
 }
 
-// watched reads what a deskwatch says of its subjects.
-func watched(cmd *exec.Cmd, subjects ...string) (map[string]float64, error) {
+// watchedDesktop is what deskwatch says of one.
+type watchedDesktop struct {
+	Subject string  `json:"subject"`
+	Ready   float64 `json:"ready_ms"`
+	PSS     float64 `json:"pss_mb"`
+}
+
+// readWatch runs deskwatch -json.
+func readWatch(cmd *exec.Cmd) (all []watchedDesktop, err error) {
 	cmd.Stderr = os.Stderr
 	out, err := cmd.Output()
 	if err != nil {
 		return nil, fmt.Errorf("deskwatch: %w", err)
 	}
-	ready := map[string]float64{}
-	for lines := bufio.NewScanner(strings.NewReader(string(out))); lines.Scan(); {
-		var sample struct {
-			Subject string  `json:"subject"`
-			Ready   float64 `json:"ready_ms"`
+	for in := json.NewDecoder(bytes.NewReader(out)); ; {
+		var one watchedDesktop
+		switch err := in.Decode(&one); {
+		case errors.Is(err, io.EOF):
+			return all, nil
+		case err != nil:
+			return nil, fmt.Errorf("read what deskwatch says: %w", err)
 		}
-		if json.Unmarshal(lines.Bytes(), &sample) == nil && sample.Subject != "" {
-			ready[filepath.Base(sample.Subject)] = sample.Ready
-		}
+		all = append(all, one)
 	}
-	for _, s := range subjects {
-		if ready[filepath.Base(s)] == 0 {
-			return nil, fmt.Errorf("deskwatch: no figure for %s in %q", s, out)
-		}
-	}
-	return ready, nil
 }
 
 // Figures of the smaller of the two peers of target 10, recorded on the same machine kind.

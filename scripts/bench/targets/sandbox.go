@@ -72,7 +72,7 @@ func (b *bench) sandboxes(runs int) ([]row, error) {
 			if err != nil {
 				return nil, fmt.Errorf("%s: %w", s.kind, err)
 			}
-			best, err := watch(deskwatch, "scripts/bench/best.sh")
+			best, err := watch(deskwatch, bestScript)
 			if err != nil {
 				return nil, err
 			}
