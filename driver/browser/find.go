@@ -18,6 +18,7 @@ type Found struct {
 	Executable string // absolute
 	Version    Version
 	Confined   Confinement
+	Recalled   bool // Version is what the node knew; nobody has asked for this start
 }
 
 // Confinement is how the browser confines its pages.
@@ -144,6 +145,9 @@ func judge(ctx context.Context, o Options, path string, namespaces error) (Found
 		found.Confined = Setuid
 	case namespaces != nil:
 		return found, &SandboxError{Executable: path, Reason: namespaces.Error()}
+	}
+	if found.Version, found.Recalled = recall(o.Known, path); found.Recalled {
+		return found, nil
 	}
 	var err error
 	found.Version, err = askVersion(ctx, o.Starter, path)

@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/botscreen/botscreen/shared/screen"
 )
 
 // Options say which browser a screen has and what it runs on.
@@ -22,6 +24,7 @@ type Options struct {
 	Downloads  string // made if it is absent
 	Scratch    string // a folder of the screen's uid alone that ends with the screen
 	Env        []string
+	Known      []screen.KnownVersion // what the node's executables have said, which need not be asked again
 
 	// Starter starts small programs, Launch the browser on the desktop.
 	Starter Starter

@@ -51,7 +51,7 @@ func (b *Browser) start(ctx context.Context, address string) (*instance, error) 
 
 // launch starts the browser on a clear profile and waits until it answers.
 func (b *Browser) launch(ctx context.Context, found Found, p *profile, address string) (*instance, error) {
-	if err := checkVersion(p.dir, found.Version.Number); err != nil {
+	if err := b.checkVersion(ctx, found, p.dir); err != nil {
 		return nil, err
 	}
 	if err := os.MkdirAll(b.options.Downloads, 0o700); err != nil {
@@ -88,6 +88,22 @@ func (b *Browser) launch(ctx context.Context, found Found, p *profile, address s
 		return nil, err
 	}
 	return i, nil
+}
+
+// checkVersion refuses a browser that is older than the profile. Before it does so on the word
+// of a memory, it asks.
+func (b *Browser) checkVersion(ctx context.Context, found Found, profile string) error {
+	err := checkVersion(profile, found.Version.Number)
+	var older *OlderError
+	if !found.Recalled || !errors.As(err, &older) {
+		return err
+	}
+	found.Recalled = false
+	if found.Version, err = askVersion(ctx, b.options.Starter, found.Executable); err != nil {
+		return err
+	}
+	b.change(func(s *State) { s.Found = found })
+	return checkVersion(profile, found.Version.Number)
 }
 
 const blank = "about:blank"

@@ -49,7 +49,7 @@ func Doctor(args []string, stdout, stderr io.Writer) int {
 		return doctorMisuse
 	}
 	defer engines.docker.Close()
-	diagnosis := newFingerprinter(settings, engines).Diagnose(ctx)
+	diagnosis := newFingerprinter(settings, engines, nil).Diagnose(ctx)
 	if *asJSON {
 		err = json.NewEncoder(stdout).Encode(diagnosis)
 	} else {

@@ -21,7 +21,7 @@ func (d *Driver) Fingerprint(ctx context.Context, send func(*nomadplugin.Fingerp
 		return err
 	}
 	d.mu.Lock()
-	watcher := newFingerprinter(d.settings, d.engines)
+	watcher := newFingerprinter(d.settings, d.engines, d.versions)
 	d.mu.Unlock()
 	return watcher.Watch(ctx, func(s fingerprint.Snapshot) error {
 		defer func() { go d.giveBack() }()
@@ -37,13 +37,13 @@ func (d *Driver) giveBack() {
 	}
 }
 
-func newFingerprinter(settings task.Settings, e engines) *fingerprint.Fingerprinter {
+func newFingerprinter(settings task.Settings, e engines, versions *requirements.Memory) *fingerprint.Fingerprinter {
 	order := make([]string, len(settings.Order))
 	for i, kind := range settings.Order {
 		order[i] = string(kind)
 	}
 	return &fingerprint.Fingerprinter{
-		Version: Version, Order: order, Band: settings.Band,
+		Version: Version, Order: order, Band: settings.Band, Requirements: requirements.Host{Versions: versions},
 		Probes: []fingerprint.Probe{fingerprint.NewHostProbe(requirements.Host{}, settings.AllowHost), dockerProbe{e.docker}, apptainerProbe{e.apptainer}},
 	}
 }

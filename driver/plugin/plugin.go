@@ -18,6 +18,7 @@ import (
 	"github.com/botscreen/botscreen/driver/isolation/apptainer"
 	"github.com/botscreen/botscreen/driver/isolation/docker"
 	"github.com/botscreen/botscreen/driver/isolation/host"
+	"github.com/botscreen/botscreen/driver/requirements"
 	"github.com/botscreen/botscreen/driver/task"
 	"github.com/botscreen/botscreen/shared/nomadplugin"
 )
@@ -27,6 +28,7 @@ type Driver struct {
 	log        hclog.Logger
 	executable string
 	environ    []string
+	versions   *requirements.Memory
 
 	mu       sync.Mutex // guards all below
 	settings task.Settings
@@ -44,7 +46,7 @@ func New(log hclog.Logger) (*Driver, error) {
 	if err != nil {
 		return nil, fmt.Errorf("find own binary: %w", err)
 	}
-	return &Driver{log: log, executable: executable, environ: os.Environ()}, nil
+	return &Driver{log: log, executable: executable, environ: os.Environ(), versions: &requirements.Memory{}}, nil
 }
 
 // Info names the driver.
@@ -70,6 +72,7 @@ func (d *Driver) SetConfig(_ context.Context, req *nomadplugin.SetConfigRequest)
 	if err != nil {
 		return fmt.Errorf("plugin config: %w", err)
 	}
+	settings.KnownVersions = d.versions.All
 	engines, err := newEngines(config, settings, d.log)
 	if err != nil {
 		return fmt.Errorf("plugin config: %w", err)

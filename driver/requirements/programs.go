@@ -64,6 +64,8 @@ type Host struct {
 	Path string
 	// Unprivileged says that we are not root, whatever our uid. It is for tests.
 	Unprivileged bool
+	// Versions remembers what browsers said; nil: each is asked each time.
+	Versions *Memory
 }
 
 func (h Host) root() bool { return os.Geteuid() == 0 && !h.Unprivileged }

@@ -225,7 +225,7 @@ func (h Host) Browser(ctx context.Context) (Browser, error) {
 		if path == "" {
 			continue
 		}
-		output, err := Ask(ctx, path, "--version")
+		output, err := h.Versions.Ask(path, func() (string, error) { return Ask(ctx, path, "--version") })
 		if err == nil {
 			output, err = ParseBrowser(output)
 		}

@@ -37,7 +37,7 @@ func (s *session) newBrowser(d *desktop.Desktop, plan dialhome.Plan) *browser.Br
 	return browser.New(browser.Options{
 		Executable: o.Executable, Args: o.Args, Sandbox: o.Sandbox, StartURL: o.StartURL,
 		Profile: browser.Folder(plan.Home), Downloads: filepath.Join(plan.Home, "Downloads"), Scratch: plan.XDir,
-		Env: d.Env(), Starter: s.reaper,
+		Env: d.Env(), Starter: s.reaper, Known: plan.KnownVersions,
 		Launch: func(path string, args, env []string, files ...*os.File) (browser.Process, error) {
 			return d.Launch(desktop.Program{Name: "browser", Path: path, Args: args, Env: env}, files...)
 		},

@@ -39,6 +39,8 @@ type Settings struct {
 	FirstUID, LastUID uint32
 	Accounts          AccountPolicy
 	Exec              screen.ExecPolicy // the most any job may allow
+	// KnownVersions, when set, is what the node's browsers have said of themselves.
+	KnownVersions func() []screen.KnownVersion
 }
 
 // privileged reports whether accounts can be separated at all.

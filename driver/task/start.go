@@ -461,6 +461,9 @@ func (s *start) plan() *dialhome.Plan {
 	plan.ClipboardEvents = spec.Takeover.Clipboard == screen.ClipboardBoth
 	if spec.Browser.Enabled {
 		plan.Browser = &spec.Browser
+		if known := s.m.settings.KnownVersions; known != nil && s.record.Isolation == screen.Host {
+			plan.KnownVersions = known()
+		}
 	}
 	if spec.Command != "" {
 		plan.Command = append([]string{spec.Command}, spec.Args...)

@@ -9,6 +9,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"time"
 	"unicode"
 )
 
@@ -19,6 +20,22 @@ type BrowserOptions struct {
 	Args       []string `json:"args,omitempty"`
 	Sandbox    bool     `json:"sandbox"` // the browser's own
 	StartURL   string   `json:"start_url,omitempty"`
+}
+
+// KnownVersion is what an executable of the node said when it was asked for its version.
+type KnownVersion struct {
+	Path  string       `json:"path"`
+	Says  string       `json:"says"` // untrusted
+	File  FileIdentity `json:"file"` // which was asked
+	Asked time.Time    `json:"asked"`
+}
+
+// FileIdentity tells a file from the one that takes its place, see inode(7).
+type FileIdentity struct {
+	Device    uint64 `json:"device"`
+	Inode     uint64 `json:"inode"`
+	SizeBytes int64  `json:"size_bytes"`
+	ChangedNS int64  `json:"changed_ns"` // since 1970
 }
 
 const (

@@ -29,6 +29,7 @@ type Plan struct {
 	ClipboardEvents bool     `json:"clipboard_events,omitempty"` // report EventClipboard
 	// Browser is the screen's browser; nil: it has none.
 	Browser         *screen.BrowserOptions `json:"browser,omitempty"`
+	KnownVersions   []screen.KnownVersion  `json:"known_versions,omitempty"` // of executables on the node, for a screen on it
 	Deadline        time.Duration          `json:"deadline"`
 	FenceExemptions []string               `json:"fence_exemptions,omitempty"` // why the fence can only be advisory, known before the start
 }
