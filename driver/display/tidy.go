@@ -42,10 +42,23 @@ func (c *Claims) Tidy(ctx context.Context, n Number) error {
 			last = true // it was reaped between the two looks
 			continue
 		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("tidy display %s: process %d is dead but not reaped: %w", n, status.PID, ctx.Err())
-		case <-time.After(reapPoll):
+		if err := c.awaitReaped(ctx, status.PID); err != nil {
+			return fmt.Errorf("tidy display %s: %w", n, err)
 		}
 	}
+}
+
+// awaitReaped looks at the one process: reading all sockets of the node each time would cost
+// as much as the start of a screen.
+func (c *Claims) awaitReaped(ctx context.Context, pid int) error {
+	tick := time.NewTicker(reapPoll)
+	defer tick.Stop()
+	for c.process(pid).zombie {
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("process %d is dead but not reaped: %w", pid, ctx.Err())
+		case <-tick.C:
+		}
+	}
+	return nil
 }
