@@ -123,22 +123,34 @@ func (g *execGate) run() {
 	for {
 		var question execQuestion
 		var failed error
+		abandoned := false
 		err := conn.Read(func(fd uintptr) bool {
-			if !ready(int(fd)) {
-				return false
+			var asked bool
+			if asked, abandoned = look(int(fd)); asked {
+				failed = ioctl(fd, unix.SECCOMP_IOCTL_NOTIF_RECV, unsafe.Pointer(&question))
 			}
-			failed = ioctl(fd, unix.SECCOMP_IOCTL_NOTIF_RECV, unsafe.Pointer(&question))
-			return true
+			return asked || abandoned
 		})
 		switch {
-		case err != nil:
-			return // closed
+		case err != nil || abandoned:
+			return // closed, or nobody can ask any more
 		case failed == nil:
 			g.answer(conn.Control, question.id)
-		case errors.Is(failed, unix.ENOENT) && g.abandoned(conn.Control):
-			return
 		}
+		// Else the asker died after it had asked (ENOENT).
 	}
+}
+
+// look reports whether a question waits, and if none does, whether the last process behind
+// the gate is gone. Only with a question may it be received: before Linux 6.11 that sleeps
+// for ever, also when nobody is left to ask.
+func look(fd int) (asked, abandoned bool) {
+	poll := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
+	if n, err := unix.Poll(poll, 0); err != nil || n == 0 {
+		return false, false
+	}
+	asked = poll[0].Revents&unix.POLLIN != 0
+	return asked, !asked && poll[0].Revents&(unix.POLLHUP|unix.POLLERR) != 0
 }
 
 // answer lets the call go on or refuses it. The asker may be dead already.
@@ -150,25 +162,8 @@ func (g *execGate) answer(control func(func(fd uintptr)) error, id uint64) {
 	_ = control(func(fd uintptr) { _ = ioctl(fd, unix.SECCOMP_IOCTL_NOTIF_SEND, unsafe.Pointer(&reply)) })
 }
 
-// abandoned reports whether the last process behind the gate is gone.
-func (g *execGate) abandoned(control func(func(fd uintptr)) error) bool {
-	gone := false
-	err := control(func(fd uintptr) {
-		poll := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
-		_, _ = unix.Poll(poll, 0)
-		gone = poll[0].Revents&unix.POLLHUP != 0
-	})
-	return gone || err != nil
-}
-
 // close ends run. A call that waits, and every later one, fails with ENOSYS.
 func (g *execGate) close() error { return g.file.Close() }
-
-func ready(fd int) bool {
-	poll := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
-	n, err := unix.Poll(poll, 0)
-	return err == nil && n > 0
-}
 
 func ioctl(fd uintptr, request uintptr, argument unsafe.Pointer) error {
 	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, fd, request, uintptr(argument)); errno != 0 {

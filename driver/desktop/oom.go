@@ -3,7 +3,10 @@
 package desktop
 
 import (
+	"errors"
+	"io/fs"
 	"os/exec"
+	"time"
 
 	"github.com/botscreen/botscreen/driver/process"
 )
@@ -17,16 +20,37 @@ const (
 )
 
 // startAs starts cmd as Start does, with another score: it has that before it can have
-// started others, since it has been executed just now, or stands still at that. A score that
-// the kernel refuses leaves it ours, which only makes the choice worse.
+// started others, since it has just been executed. A score that the kernel refuses leaves it
+// ours, which only makes the choice worse.
 func (r *Reaper) startAs(cmd *exec.Cmd, score int) error {
-	return r.own(func() (int, error) {
+	err := r.own(func() (int, error) {
 		if err := cmd.Start(); err != nil {
 			return 0, err
 		}
-		_ = process.ScoreOOM(cmd.Process.Pid, score)
 		return cmd.Process.Pid, nil
 	})
+	if err == nil {
+		// Its pid is its own until Wait, which the caller cannot have called yet.
+		scoreExecuted(func() error { return process.ScoreOOM(cmd.Process.Pid, score) })
+	}
+	return err
+}
+
+// scoreExecuted scores a child as soon as it may. In the kernel's exec (begin_new_exec in
+// fs/exec.c) the pipe closes by which Start knows that it worked, and only then does what we
+// may not trace, because we are not dumpable, become a program whose /proc is ours; nothing
+// tells of that. One that never does, such as a set-user-ID program, is given up on.
+func scoreExecuted(score func() error) {
+	const first, last = 50 * time.Microsecond, 10 * time.Millisecond // 20 ms in all
+	for pause := first; notOurs(score()) && pause <= last; pause *= 2 {
+		time.Sleep(pause)
+	}
+}
+
+// notOurs says that the file could not even be opened; a score that is refused is not asked for again.
+func notOurs(err error) bool {
+	var at *fs.PathError
+	return errors.As(err, &at) && at.Op == "open" && errors.Is(err, fs.ErrPermission)
 }
 
 // scoreOf tells the desktop's own programs from the job's.
