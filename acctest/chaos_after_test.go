@@ -94,8 +94,8 @@ func (c *chaos) leavesNothing(before int) {
 	c.a.eventually("end of every log collector", func() bool { return c.collectors() == 0 })
 	for _, v := range c.victims {
 		c.a.eventually("end of every container of "+v.name, func() bool { return len(c.containers(v)) == 0 })
-		if left, err := filepath.Glob("/sys/fs/cgroup/*/botscreen/" + v.hash + "-*"); err != nil || len(left) > 0 {
-			c.fatal("cgroups are left: %v, %v", left, err)
+		if left := screenGroups(c.t, v.hash+"-*"); len(left) > 0 {
+			c.fatal("cgroups are left: %v", left)
 		}
 	}
 	c.checks += 7

@@ -135,12 +135,8 @@ func traces(t testing.TB, dir string) []string {
 		}
 		found = append(found, paths...)
 	}
-	groups, err := filepath.Glob("/sys/fs/cgroup/*/botscreen/*/cgroup.procs")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, path := range groups { // other tests have screens too
-		hash, _, _ := strings.Cut(filepath.Base(filepath.Dir(path)), "-")
+	for _, path := range screenGroups(t, "*") { // other tests have screens too
+		hash, _, _ := strings.Cut(filepath.Base(path), "-")
 		if slices.Contains(hashes, hash) {
 			found = append(found, path)
 		}

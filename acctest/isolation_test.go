@@ -140,8 +140,7 @@ func mountsLeft(t *testing.T, a *agent) string {
 			found.WriteString(line)
 		}
 	}
-	groups, _ := filepath.Glob("/sys/fs/cgroup/*/botscreen/*")
-	for _, group := range groups {
+	for _, group := range screenGroups(t, "*") {
 		for _, s := range []string{"boxed", "clerk", "archivist"} {
 			if strings.Contains(group, s) {
 				found.WriteString(group + "\n")

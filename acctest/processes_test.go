@@ -184,3 +184,21 @@ func TestProcessesWithoutForks(t *testing.T) {
 	_ = in.Close()
 	_ = cmd.Wait() // what read says at the end is nobody's concern
 }
+
+// screenGroups are the control groups of screens whose names fit the pattern, in every
+// hierarchy of cgroup v1 and in the only one of v2.
+func screenGroups(t testing.TB, pattern string) (found []string) {
+	t.Helper()
+	for _, tree := range []string{"/sys/fs/cgroup/*", "/sys/fs/cgroup"} {
+		groups, err := filepath.Glob(filepath.Join(tree, "botscreen", pattern))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, group := range groups {
+			if info, err := os.Stat(group); err == nil && info.IsDir() { // v2 has files beside them
+				found = append(found, group)
+			}
+		}
+	}
+	return found
+}

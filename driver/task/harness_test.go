@@ -217,9 +217,11 @@ func (n *node) nothingLeft(v task.View) {
 	if runs, _ := os.ReadDir(filepath.Join(n.settings.StateDir, "runs")); len(runs) > 0 {
 		n.t.Errorf("run records left: %v", runs)
 	}
-	groups, _ := filepath.Glob("/sys/fs/cgroup/*/botscreen/" + filepath.Base(filepath.Dir(v.OperatorSocket)) + "-" + v.Instance[:8])
-	if len(groups) > 0 {
-		n.t.Errorf("cgroups left: %v", groups)
+	for _, tree := range []string{"/sys/fs/cgroup/*", "/sys/fs/cgroup"} { // cgroup v1, v2
+		groups, _ := filepath.Glob(tree + "/botscreen/" + filepath.Base(filepath.Dir(v.OperatorSocket)) + "-" + v.Instance[:8])
+		if len(groups) > 0 {
+			n.t.Errorf("cgroups left: %v", groups)
+		}
 	}
 }
 
