@@ -20,7 +20,7 @@ import (
 type Group struct {
 	name    string
 	dirs    []placed
-	refused []string // controllers that the unified hierarchy does not pass down to us
+	refused map[string]error // controllers that the unified hierarchy does not pass down to us, and why
 	weaker  []string
 }
 

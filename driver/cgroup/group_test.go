@@ -89,14 +89,16 @@ func TestX42GroupNames(t *testing.T) {
 func TestX35LimitsAreSetAndHold(t *testing.T) {
 	tree := testTree(t, Host{})
 	g := mustCreate(t, tree, "bot-1", Limits{MemoryBytes: 64 << 20, PidsMax: 3, CPUShares: 512})
-	if tree.V2() {
-		t.Skip("this part reads v1 files")
-	}
 	if weaker := g.Weaker(); len(weaker) > 0 {
 		t.Fatalf("weaker: %v", weaker)
 	}
-	for controller, want := range map[string]string{"memory": "67108864", "pids": "3", "cpu": "512"} {
-		file := map[string]string{"memory": "memory.limit_in_bytes", "pids": "pids.max", "cpu": "cpu.shares"}[controller]
+	type limit struct{ controller, file, want string }
+	limits := []limit{{"memory", "memory.limit_in_bytes", "67108864"}, {"pids", "pids.max", "3"}, {"cpu", "cpu.shares", "512"}}
+	if tree.V2() {
+		limits = []limit{{"memory", "memory.max", "67108864"}, {"pids", "pids.max", "3"}, {"cpu", "cpu.weight", "20"}}
+	}
+	for _, l := range limits {
+		controller, file, want := l.controller, l.file, l.want
 		data, err := os.ReadFile(filepath.Join(g.with(controller).dir, file))
 		if err != nil || strings.TrimSpace(string(data)) != want {
 			t.Errorf("%s: %q, %v, want %s", file, data, err, want)
@@ -235,6 +237,34 @@ func TestReadOnlyCgroupsAreSaid(t *testing.T) {
 	var unavailable *UnavailableError
 	if !errors.As(err, &unavailable) || !strings.Contains(unavailable.Sentence(), "read-only") {
 		t.Errorf("got %v", err)
+	}
+}
+
+// cgroups(7): the kernel passes controllers to no group below one that has processes, such as
+// the top of what a container sees. The screen has a group all the same, and is told why that
+// limits nothing.
+func TestLimitsBelowInternalProcesses(t *testing.T) {
+	tree := testTree(t, Host{})
+	if !tree.V2() {
+		t.Skip("needs a unified hierarchy with controllers")
+	}
+	box := mustCreate(t, tree, "box", Limits{MemoryBytes: 1 << 30})
+	startRole(t, "idle", box).line()
+	dir := box.Dirs()[0]
+	inside := &Tree{parent: "/", mounts: []Mount{{Dir: dir, Root: "/", V2: true, Controllers: readControllers(dir)}}}
+	g := mustCreate(t, inside, "bot-1", Limits{MemoryBytes: 1 << 30, PidsMax: 10, CPUShares: 100})
+	weaker := g.Weaker()
+	if len(weaker) != 3 {
+		t.Fatalf("weaker %q, want all three limits", weaker)
+	}
+	for _, each := range weaker {
+		if !strings.Contains(each, dir+" has processes of its own") {
+			t.Errorf("%q does not say why", each)
+		}
+	}
+	startRole(t, "idle", g).line()
+	if stats, err := g.Stats(); err != nil || stats.CPU == nil || stats.Memory != nil {
+		t.Errorf("%+v, %v: want what the kernel counts without controllers", stats, err)
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 
 	"github.com/botscreen/botscreen/shared/form"
 )
@@ -161,20 +162,14 @@ func (t *Tree) clearLeftover(name string) error {
 // down to it.
 func (t *Tree) makeDirs(m Mount, name string, g *Group) (string, error) {
 	dir := m.Dir
-	refused := map[string]bool{}
 	for _, part := range t.parts(m, name) {
 		if m.V2 {
-			for _, c := range passDown(m, dir) {
-				refused[c] = true
-			}
+			g.refuse(passDown(m, dir))
 		}
 		dir = filepath.Join(dir, part)
 		if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
 			return "", err
 		}
-	}
-	for c := range refused {
-		g.refused = append(g.refused, c)
 	}
 	return dir, nil
 }
@@ -188,20 +183,44 @@ func (t *Tree) parts(m Mount, name string) []string {
 	return strings.Split(strings.TrimPrefix(path.Join(parent, ours, name), "/"), "/")
 }
 
-// passDown enables the controllers for the children of dir and returns those that were refused. One by one: the
-// kernel takes a list only as a whole.
-func passDown(m Mount, dir string) []string {
+// passDown enables the controllers for the children of dir and returns those that were refused, and why. One by
+// one: the kernel takes a list only as a whole.
+func passDown(m Mount, dir string) map[string]error {
 	enabled, _ := os.ReadFile(filepath.Join(dir, "cgroup.subtree_control"))
-	var refused []string
+	refused := map[string]error{}
 	for _, controller := range []string{"cpu", "memory", "pids"} {
 		if !m.Has(controller) || slices.Contains(strings.Fields(string(enabled)), controller) {
 			continue
 		}
 		if err := write(dir, "cgroup.subtree_control", "+"+controller); err != nil {
-			refused = append(refused, controller)
+			refused[controller] = err
 		}
 	}
 	return refused
+}
+
+// refuse keeps the first reason for each controller.
+func (g *Group) refuse(controllers map[string]error) {
+	for controller, err := range controllers {
+		if _, known := g.refused[controller]; !known {
+			if g.refused == nil {
+				g.refused = map[string]error{}
+			}
+			g.refused[controller] = err
+		}
+	}
+}
+
+// whyNot says in words why the controller is not passed down to us.
+func (g *Group) whyNot(controller string) string {
+	err := g.refused[controller]
+	var at *fs.PathError
+	if !errors.As(err, &at) || !errors.Is(err, syscall.EBUSY) {
+		return "the " + controller + " controller cannot be had here"
+	}
+	// The rule of cgroups(7) about internal processes: a container's top group has its first process.
+	return fmt.Sprintf("%s has processes of its own, so the kernel passes the %s controller to no group below it; "+
+		"move them to a group of theirs, or start the agent in one", filepath.Dir(at.Path), controller)
 }
 
 // Open finds the group name again, in the hierarchies that have it; none is an error that is fs.ErrNotExist.
@@ -272,8 +291,8 @@ func weight(shares uint64) uint64 { return 1 + (shares-2)*9999/262142 }
 
 func (g *Group) set(controller, what, v1File, v2File, value string) {
 	d := g.with(controller)
-	if d == nil || slices.Contains(g.refused, controller) {
-		g.weaker = append(g.weaker, fmt.Sprintf("no %s: the %s controller cannot be had here", what, controller))
+	if d == nil || g.refused[controller] != nil {
+		g.weaker = append(g.weaker, fmt.Sprintf("no %s: %s", what, g.whyNot(controller)))
 		return
 	}
 	file := v1File
