@@ -10,7 +10,11 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
+	"golang.org/x/sys/unix"
+
+	"github.com/botscreen/botscreen/driver/process"
 	"github.com/botscreen/botscreen/driver/task"
 	"github.com/botscreen/botscreen/shared/control"
 )
@@ -83,6 +87,32 @@ func TestOOMKillIsTold(t *testing.T) {
 	}
 	if xserver(t, k.View()) != x {
 		t.Error("the X server was ended")
+	}
+	if err := k.Stop(t.Context(), 10*time.Second, unix.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if exit := k.Exit(); exit.Code != 0 || exit.OOM {
+		t.Errorf("a screen that went on was stopped, and the exit is %+v", exit)
+	}
+}
+
+// Issue 7, N2: the end of a screen whose session the kernel took is told as out of memory,
+// to Nomad and in words.
+func TestOOMEndIsTold(t *testing.T) {
+	n := newNode(t)
+	request := n.request("starved")
+	request.Limits.MemoryBytes = 300 << 20
+	k := n.start(request)
+	// Else it is the last to be chosen.
+	if err := process.ScoreOOM(k.View().SessionPID, 1000); err != nil {
+		t.Skip(err)
+	}
+	var out strings.Builder
+	argv := []string{"/bin/sh", "-c", "echo 0 >/proc/self/oom_score_adj; exec tail /dev/zero"}
+	_, _ = k.Exec(t.Context(), control.ExecRequest{Argv: argv}, strings.NewReader(""), &out, &out, nil)
+	await(t, "the end of the screen", k.Done())
+	if exit := k.Exit(); !exit.OOM || exit.Code == 0 || !strings.HasPrefix(exit.Err, "out of memory: ") {
+		t.Errorf("exit %+v; %s", exit, out.String())
 	}
 }
 

@@ -415,7 +415,7 @@ func (t *Task) collectExit() Exit {
 	t.mu.Lock()
 	forced := t.forced
 	t.mu.Unlock()
-	exit := Exit{OOM: t.sandbox.OOMKilled(), At: time.Now().UTC()}
+	exit := Exit{At: time.Now().UTC()}
 	switch {
 	case forced:
 		exit.Code, exit.Signal = 137, 9
@@ -431,7 +431,9 @@ func (t *Task) collectExit() Exit {
 			exit.Err = reason
 		}
 	}
-	if exit.OOM && exit.Code != 0 {
+	// A screen that was stopped did not end of it, whatever the kernel has taken from it before.
+	if exit.Code != 0 && !forced && t.sandbox.OOMKilled() {
+		exit.OOM = true
 		exit.Err = "out of memory: the kernel killed a process of the screen. " + exit.Err
 	}
 	return exit

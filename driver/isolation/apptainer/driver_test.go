@@ -59,7 +59,10 @@ func (m *managed) start(profile string) *task.Task {
 }
 
 // try may run beside others.
-func (m *managed) try(profile string) (*task.Task, error) {
+func (m *managed) try(profile string) (*task.Task, error) { return m.tryWith(profile, 1<<30) }
+
+// tryWith gives the screen so many bytes of memory.
+func (m *managed) tryWith(profile string, memory uint64) (*task.Task, error) {
 	config := screen.Defaults()
 	config.Profile, config.Isolation, config.Geometry, config.MinFreeMemoryMB, config.Image = profile, "auto", "800x600", 64, m.root
 	config.StartTimeout = "60s"
@@ -70,7 +73,7 @@ func (m *managed) try(profile string) (*task.Task, error) {
 	k, err := m.Start(bounded(m.t), task.Request{
 		TaskID: task.ID("alloc/" + profile), AllocID: "alloc-" + profile, TaskName: profile, JobID: "job", Namespace: "default",
 		Spec: spec, AllocDir: m.dir, StdoutPath: os.DevNull, StderrPath: os.DevNull,
-		Limits: cgroup.Limits{PidsMax: 2048, MemoryBytes: 1 << 30},
+		Limits: cgroup.Limits{PidsMax: 2048, MemoryBytes: memory},
 	})
 	if err != nil {
 		return nil, errors.New(task.Explain(err))
