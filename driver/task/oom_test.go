@@ -3,8 +3,10 @@
 package task_test
 
 import (
+	"bufio"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -103,16 +105,27 @@ func TestOOMEndIsTold(t *testing.T) {
 	request := n.request("starved")
 	request.Limits.MemoryBytes = 300 << 20
 	k := n.start(request)
-	// Else it is the last to be chosen.
+	// What takes the memory has been started, and has a score of its own, before the session
+	// is the first to be chosen.
+	in, letGo := io.Pipe()
+	out, said := io.Pipe()
+	argv := []string{"/bin/sh", "-c", "echo here; read go; echo 0 >/proc/self/oom_score_adj; exec tail /dev/zero"}
+	go func() {
+		_, err := k.Exec(t.Context(), control.ExecRequest{Argv: argv}, in, said, io.Discard, nil)
+		_ = said.CloseWithError(err)
+	}()
+	if line, err := bufio.NewReader(out).ReadString('\n'); line != "here\n" {
+		t.Fatalf("the command says %q, %v", line, err)
+	}
 	if err := process.ScoreOOM(k.View().SessionPID, 1000); err != nil {
 		t.Skip(err)
 	}
-	var out strings.Builder
-	argv := []string{"/bin/sh", "-c", "echo 0 >/proc/self/oom_score_adj; exec tail /dev/zero"}
-	_, _ = k.Exec(t.Context(), control.ExecRequest{Argv: argv}, strings.NewReader(""), &out, &out, nil)
+	if _, err := io.WriteString(letGo, "go\n"); err != nil {
+		t.Fatal(err)
+	}
 	await(t, "the end of the screen", k.Done())
 	if exit := k.Exit(); !exit.OOM || exit.Code == 0 || !strings.HasPrefix(exit.Err, "out of memory: ") {
-		t.Errorf("exit %+v; %s", exit, out.String())
+		t.Errorf("exit %+v", exit)
 	}
 }
 

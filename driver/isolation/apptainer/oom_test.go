@@ -3,7 +3,9 @@
 package apptainer
 
 import (
+	"bufio"
 	"errors"
+	"io"
 	"strings"
 	"testing"
 	"time"
@@ -63,17 +65,27 @@ func TestOOMEndOfASandboxIsTold(t *testing.T) {
 	m := newManaged(t, "534-537")
 	k, err := m.tryWith("starved", 300<<20)
 	must(t, err)
-	// Else it is the last to be chosen.
+	// What takes the memory has been started, and has a score of its own, before the session
+	// is the first to be chosen.
+	in, letGo := io.Pipe()
+	out, said := io.Pipe()
+	argv := []string{"sh", "-c", "echo here; read go; echo 0 >/proc/self/oom_score_adj; exec tail /dev/zero"}
+	go func() {
+		_, err := k.Exec(bounded(t), control.ExecRequest{Argv: argv}, in, said, io.Discard, nil)
+		_ = said.CloseWithError(err)
+	}()
+	if line, err := bufio.NewReader(out).ReadString('\n'); line != "here\n" {
+		t.Fatalf("the command says %q, %v", line, err)
+	}
 	must(t, process.ScoreOOM(k.View().SessionPID, 1000))
-	var out strings.Builder
-	script := "echo 0 >/proc/self/oom_score_adj; exec tail /dev/zero"
-	_, _ = k.Exec(bounded(t), control.ExecRequest{Argv: []string{"sh", "-c", script}}, strings.NewReader(""), &out, &out, nil)
+	_, err = io.WriteString(letGo, "go\n")
+	must(t, err)
 	select {
 	case <-k.Done():
 	case <-time.After(limit):
 		t.Fatal("the screen does not end")
 	}
 	if exit := k.Exit(); !exit.OOM || exit.Code == 0 || !strings.HasPrefix(exit.Err, "out of memory: ") {
-		t.Errorf("exit %+v; %s", exit, out.String())
+		t.Errorf("exit %+v", exit)
 	}
 }
