@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Everything that needs no running program: formatting, vet, staticcheck, generated
-# files, shell scripts. Prints what is wrong and ends with a status.
+# files, the structure of the code, shell scripts. Prints what is wrong and ends with a status.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 staticcheck=$1
@@ -14,6 +14,10 @@ fi
 go vet ./... || fail=1
 go run "$staticcheck" ./... || fail=1
 scripts/generate-proto.sh -check || fail=1
+structure=$(go test ./acctest/structure 2>&1) || { # who may import whom, one home for each library
+	printf '%s\n' "$structure" >&2
+	fail=1
+}
 if command -v shellcheck >/dev/null; then
 	find scripts .ci -type f -print0 | xargs -0 grep -lZ '^#!.*\bsh\b\|^#!.*bash' | xargs -0 shellcheck || fail=1
 else
