@@ -38,7 +38,10 @@ type Driver struct {
 	reaping  context.CancelFunc
 }
 
-var _ nomadplugin.Driver = (*Driver)(nil)
+var (
+	_ nomadplugin.Driver = (*Driver)(nil)
+	_ nomadplugin.Idler  = (*Driver)(nil)
+)
 
 // New makes the driver; it has no effect outside this process.
 func New(log hclog.Logger) (*Driver, error) {
@@ -166,6 +169,14 @@ func (d *Driver) Shutdown(context.Context) error {
 		d.reaping = nil
 	}
 	return nil
+}
+
+// Idle says that no screen needs this process.
+func (d *Driver) Idle() bool {
+	d.mu.Lock()
+	manager := d.manager
+	d.mu.Unlock()
+	return manager == nil || manager.Idle()
 }
 
 // TaskEvents passes on what happens to screens.

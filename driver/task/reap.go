@@ -34,6 +34,19 @@ func (m *Manager) InUse() bool {
 	return len(m.tasks)+len(m.busy) > 0
 }
 
+// Idle reports whether this process may end without a loss: no screen runs or starts here, and
+// none is recorded that may have to be ended. How tasks ended is on disk.
+func (m *Manager) Idle() bool {
+	m.mu.Lock()
+	busy := len(m.busy) > 0
+	m.mu.Unlock()
+	if busy {
+		return false
+	}
+	names, err := m.runs.names()
+	return err == nil && len(names) == 0
+}
+
 // ReapLost ends screens of allocations that Nomad has forgotten: their directory is
 // gone and no task of this driver has them. It runs until ctx ends.
 func (m *Manager) ReapLost(ctx context.Context) {

@@ -83,7 +83,7 @@ func (d *badDriver) ExecTaskStreaming(ctx context.Context, _ TaskID, req ExecReq
 func serve(t *testing.T, driver Driver) (basepb.BasePluginClient, driverpb.DriverClient) {
 	t.Helper()
 	logger := hclog.NewNullLogger()
-	server := newGRPCServer(nil, &guard{logger: logger, first: func() {}, use: func() {}})
+	server := newGRPCServer(nil, &guard{logger: logger, first: func() {}, used: func() {}, call: func() func() { return func() {} }})
 	basepb.RegisterBasePluginServer(server, &baseServer{driver: driver})
 	driverpb.RegisterDriverServer(server, &driverServer{driver: driver, logger: logger})
 	listener := bufconn.Listen(1 << 20)

@@ -17,26 +17,29 @@ import (
 // guard stands before every call: one panicking call must not end the desktops' only manager.
 type guard struct {
 	logger hclog.Logger
-	// first comes before the first call of all, use before the first of the driver's. Both
-	// come again with each later one.
-	first, use func()
+	// first comes before the first call of all, used when the agent has made use of the
+	// driver. Both come again with each later one.
+	first, used func()
+	// call comes before every call, and what it returns after.
+	call func() (done func())
 }
 
-func (g *guard) before(method string) {
+func (g *guard) before(method string) (done func()) {
 	g.first()
 	if uses(method) {
-		g.use()
+		g.used()
 	}
+	return g.call()
 }
 
 func (g *guard) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (resp any, err error) {
-	g.before(info.FullMethod)
+	defer g.before(info.FullMethod)()
 	defer g.recover(info.FullMethod, &err)
 	return next(ctx, req)
 }
 
 func (g *guard) stream(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) (err error) {
-	g.before(info.FullMethod)
+	defer g.before(info.FullMethod)()
 	defer g.recover(info.FullMethod, &err)
 	return next(srv, stream)
 }

@@ -8,6 +8,7 @@ import (
 	"os/signal"
 	"sync"
 	"syscall"
+	"time"
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/go-plugin"
@@ -50,24 +51,38 @@ func NewLogger(name string) hclog.Logger {
 }
 
 // Serve offers the driver to the agent that started this process and returns when the agent ends it;
-// main should then return without touching the tasks. When the agent dies before it has made use of
-// the driver the process exits. Started by anything else it prints what the program is and exits with
+// main should then return without touching the tasks. The process exits when the agent dies before it
+// has made use of the driver, and Serve returns when no agent called for 10 min and the driver is an
+// [Idler] that is idle. Started by anything else it prints what the program is and exits with
 // status 1. Serve does not set SIGPIPE to ignored but handles it, so that
 // the loss of the agent's pipe is harmless here while children start with the default.
-func Serve(driver Driver, logger hclog.Logger) {
+func Serve(driver Driver, logger hclog.Logger) { serveUntil(driver, logger, forsakenAfter) }
+
+// serveUntil is Serve with another limit for a process without an agent.
+func serveUntil(driver Driver, logger hclog.Logger, limit time.Duration) {
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
-	used := make(chan struct{})
-	untilUsed(used, func() { os.Exit(0) })
-	g := &guard{logger: logger, first: sync.OnceFunc(adoptStdio), use: sync.OnceFunc(func() { close(used) })}
+	g := &guard{logger: logger, first: sync.OnceFunc(adoptStdio), used: untilUsed(unix.Stdout, func() { os.Exit(0) })}
 	plugin.Serve(&plugin.ServeConfig{
 		HandshakeConfig: Handshake,
 		Plugins: plugin.PluginSet{
 			BasePluginName:   &servedBase{server: &baseServer{driver: driver}},
 			DriverPluginName: &servedDriver{server: &driverServer{driver: driver, logger: logger}},
 		},
-		GRPCServer: func(opts []grpc.ServerOption) *grpc.Server { return newGRPCServer(opts, g) },
-		Logger:     logger,
+		GRPCServer: func(opts []grpc.ServerOption) *grpc.Server {
+			server := newGRPCServer(opts, g)
+			g.call = attend(limit, func() bool { return idle(driver) }, func() {
+				logger.Info("no agent has called for " + limit.String() + " and there is nothing to look after: the plugin ends")
+				server.Stop()
+			}).call
+			return server
+		},
+		Logger: logger,
 	})
+}
+
+func idle(driver Driver) bool {
+	d, ok := driver.(Idler)
+	return ok && d.Idle()
 }
 
 func newGRPCServer(opts []grpc.ServerOption, g *guard) *grpc.Server {
