@@ -28,8 +28,9 @@ const (
 )
 
 // TestChaos breaks things at random and checks after each that nothing is lost, doubled or
-// left behind. CHAOS is how many faults, CHAOS_SEED replays a run, and CHAOS_FAULTS is a
-// regular expression for their names, where only some are asked for.
+// left behind. CHAOS is how many faults, CHAOS_SEED replays a run, and CHAOS_FAULTS and
+// CHAOS_VICTIMS are regular expressions for the names of faults and of screens (red, green, blue,
+// crate in docker, bottle in apptainer), where only some are asked for.
 func TestChaos(t *testing.T) {
 	needDesktop(t)
 	count, otherwise := int(number(t, "CHAOS", fewFaults)), rand.Uint64()>>1
@@ -45,14 +46,14 @@ func TestChaos(t *testing.T) {
 	}
 	c := &chaos{t: t, a: newEmbeddedIn(t, smallState, options...), rng: rand.New(rand.NewPCG(seed, 0)), survived: map[string]int{}}
 	t.Cleanup(c.explain)
-	for _, name := range []string{"red", "green", "blue"} {
-		c.join(name, box{})
-	}
-	for _, b := range sandboxes {
-		c.join(b.victim, b)
+	for _, b := range append([]box{{victim: "red"}, {victim: "green"}, {victim: "blue"}}, sandboxes...) {
+		if asked(t, "CHAOS_VICTIMS")(b.victim) {
+			c.join(b)
+		}
 	}
 	files := c.pluginFiles()
-	faults := slices.DeleteFunc(slices.Concat(faults, stateFaults, sandboxFaults), unlike(t, os.Getenv("CHAOS_FAULTS")))
+	wanted := asked(t, "CHAOS_FAULTS")
+	faults := slices.DeleteFunc(slices.Concat(faults, stateFaults, sandboxFaults), func(f fault) bool { return !wanted(f.name) })
 	for i := range count {
 		f, v := c.choose(faults)
 		c.now = fmt.Sprintf("fault %d of %d, %s of %s", i+1, count, f.name, v.name)
@@ -66,19 +67,19 @@ func TestChaos(t *testing.T) {
 	c.report(count)
 }
 
-// unlike is whether a fault's name does not match the expression.
-func unlike(t *testing.T, expression string) func(fault) bool {
-	form, err := regexp.Compile(expression)
+// asked is whether a name matches the regular expression in the environment; unset it matches all.
+func asked(t *testing.T, variable string) func(name string) bool {
+	form, err := regexp.Compile(os.Getenv(variable))
 	if err != nil {
-		t.Fatalf("CHAOS_FAULTS: %v", err)
+		t.Fatalf("%s: %v", variable, err)
 	}
-	return func(f fault) bool { return !form.MatchString(f.name) }
+	return form.MatchString
 }
 
 // join makes a screen one of the victims.
-func (c *chaos) join(name string, b box) {
-	c.now = "the start of " + name
-	name = fmt.Sprintf("%s-%d", name, os.Getpid()) // another run on this node has its own, in cgroups too
+func (c *chaos) join(b box) {
+	c.now = "the start of " + b.victim
+	name := fmt.Sprintf("%s-%d", b.victim, os.Getpid()) // another run on this node has its own, in cgroups too
 	v := &victim{name: name, hash: screen.ID{Namespace: "default", Profile: screen.Profile(name)}.Hash(), box: b}
 	v.job = c.job(v)
 	c.victims = append(c.victims, v)
@@ -101,7 +102,7 @@ func number(t *testing.T, name string, otherwise uint64) uint64 {
 // victim is one screen and what must be true of it.
 type victim struct {
 	name, hash, job string
-	box             box // the zero one is the host
+	box             box // without a kind it is the host
 	holder          string
 	epoch           uint64
 }
