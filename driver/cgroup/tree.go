@@ -133,6 +133,8 @@ func unavailable(err error) *UnavailableError {
 	switch {
 	case errors.Is(err, fs.ErrPermission):
 		why = "this process may not make cgroups"
+	case errors.Is(err, syscall.EOPNOTSUPP):
+		why = "the control group of this process is threaded, and no process can be in one below it"
 	case isReadOnly(err):
 		why = "the cgroup file system is mounted read-only"
 	}
@@ -171,6 +173,12 @@ func (t *Tree) makeDirs(m Mount, name string, g *Group) (string, error) {
 			return "", err
 		}
 	}
+	if m.V2 {
+		if err := takesProcesses(dir); err != nil {
+			_ = os.Remove(dir)
+			return "", err
+		}
+	}
 	return dir, nil
 }
 
@@ -188,15 +196,43 @@ func (t *Tree) parts(m Mount, name string) []string {
 func passDown(m Mount, dir string) map[string]error {
 	enabled, _ := os.ReadFile(filepath.Join(dir, "cgroup.subtree_control"))
 	refused := map[string]error{}
+	lived := inhabited(dir)
 	for _, controller := range []string{"cpu", "memory", "pids"} {
 		if !m.Has(controller) || slices.Contains(strings.Fields(string(enabled)), controller) {
 			continue
 		}
-		if err := write(dir, "cgroup.subtree_control", "+"+controller); err != nil {
+		err := lived
+		if err == nil {
+			err = write(dir, "cgroup.subtree_control", "+"+controller)
+		}
+		if err != nil {
 			refused[controller] = err
 		}
 	}
 	return refused
+}
+
+// inhabited is the error for a group with processes of its own, below which no group of ours gets controllers; the
+// top of the whole hierarchy, which has no type, is exempt. The kernel would refuse only some of them: with cpu and
+// pids it makes every group below invalid for processes, see "threads" in admin-guide/cgroup-v2.
+func inhabited(dir string) error {
+	if _, err := os.Stat(filepath.Join(dir, "cgroup.type")); err != nil {
+		return nil
+	}
+	if procs, err := os.ReadFile(filepath.Join(dir, "cgroup.procs")); err != nil || len(procs) == 0 {
+		return nil
+	}
+	return &fs.PathError{Op: "pass controllers on below", Path: filepath.Join(dir, "cgroup.procs"), Err: syscall.EBUSY}
+}
+
+// takesProcesses is the error for a group in the unified hierarchy that no process can be in, because somebody has
+// made one above it threaded.
+func takesProcesses(dir string) error {
+	kind, err := os.ReadFile(filepath.Join(dir, "cgroup.type"))
+	if kind := strings.TrimSpace(string(kind)); err == nil && (kind == "threaded" || kind == "domain invalid") {
+		return &fs.PathError{Op: "use as " + kind, Path: dir, Err: syscall.EOPNOTSUPP}
+	}
+	return nil
 }
 
 // refuse keeps the first reason for each controller.
