@@ -56,7 +56,7 @@ func (m *Manager) reserveStart(ctx context.Context, hash string, c claim) error 
 		}
 		m.log.Warn("ending an earlier run of this task, which Nomad has lost", "profile_hash", hash, "task", other.id)
 		if err := m.endForgotten(ctx, other); err != nil {
-			return fmt.Errorf("end the earlier run %q: %w", string(other.id), err)
+			return &leftoverError{fmt.Errorf("end the earlier run %q: %w", string(other.id), err)}
 		}
 	}
 }

@@ -46,6 +46,22 @@ type StartError struct {
 func (e *StartError) Error() string    { return "screen did not become ready: " + e.Reason }
 func (e *StartError) Sentence() string { return e.Reason }
 
+// leftoverError says that what an earlier run left is still there, such as a process that a busy
+// node has not ended yet. By the next attempt it may have gone.
+type leftoverError struct{ err error }
+
+func (e *leftoverError) Error() string { return "clear leftovers: " + e.err.Error() }
+func (e *leftoverError) Unwrap() error { return e.err }
+
+// Sentence is for the person who reads the task's events; a boundary's own word comes first.
+func (e *leftoverError) Sentence() string {
+	var plain interface{ Sentence() string }
+	if errors.As(e.err, &plain) {
+		return plain.Sentence()
+	}
+	return fmt.Sprintf("what an earlier run of this screen left could not be removed (%s). It is tried again by the job's restart policy", e.err)
+}
+
 // Transient reports whether another attempt, here or elsewhere, may succeed: Nomad
 // retries those by the job's restart policy (M5).
 func Transient(err error) bool {
@@ -55,10 +71,11 @@ func Transient(err error) bool {
 	var busy *ProfileBusyError
 	var start *StartError
 	var logs *logError
+	var left *leftoverError
 	var refused *RefusedError
 	var boundary *isolation.RefusedError
 	switch {
-	case errors.As(err, &floor), errors.As(err, &gate), errors.As(err, &displays), errors.As(err, &busy), errors.As(err, &logs):
+	case errors.As(err, &floor), errors.As(err, &gate), errors.As(err, &displays), errors.As(err, &busy), errors.As(err, &logs), errors.As(err, &left):
 		return true
 	case errors.As(err, &refused):
 		return refused.Passing

@@ -152,7 +152,7 @@ func (m *Manager) followLogs(ctx context.Context, r runRecord, sandbox isolation
 func (s *start) clearLeftovers(ctx context.Context) error {
 	names, err := s.m.runs.names()
 	if err != nil {
-		return fmt.Errorf("clear leftovers: %w", err)
+		return &leftoverError{err}
 	}
 	hash := s.request.screenID().Hash()
 	for _, name := range names {
@@ -161,11 +161,11 @@ func (s *start) clearLeftovers(ctx context.Context) error {
 			continue // gone meanwhile, or another screen's trouble
 		} else if errors.Is(err, errUnreadable) {
 			if err := s.m.clearUnreadable(ctx, s.places, hash); err != nil {
-				return fmt.Errorf("clear leftovers: %w", err)
+				return &leftoverError{err}
 			}
 			continue
 		} else if err != nil {
-			return fmt.Errorf("clear leftovers: %w", err)
+			return &leftoverError{err}
 		}
 		// An earlier run of this very task may have had another profile.
 		ours := old.AllocID == s.request.AllocID && old.TaskName == s.request.TaskName
@@ -193,7 +193,7 @@ func (s *start) sweepScreen(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, sweepLimit)
 	defer cancel()
 	if err := sweeper.SweepScreen(ctx, s.request.screenID()); err != nil {
-		return fmt.Errorf("clear leftovers: %w", err)
+		return &leftoverError{err}
 	}
 	return nil
 }
@@ -209,17 +209,17 @@ func (m *Manager) removeRun(ctx context.Context, r runRecord) error {
 	if boundary, ok := m.boundaries[r.Isolation]; ok {
 		sandbox, err := boundary.Adopt(ctx, r.Sandbox)
 		if err != nil {
-			return fmt.Errorf("clear leftovers: %w", err)
+			return &leftoverError{err}
 		}
 		if err := endSandbox(sandbox); err != nil {
-			return fmt.Errorf("clear leftovers: %w", err)
+			return &leftoverError{err}
 		}
 	}
 	if sup, err := adoptSupervisor(r.Supervisor); err == nil {
 		sup.end()
 	}
 	if err := errors.Join(m.tidyDisplay(r.Display), m.settings.places(r.id()).removeRun(), r.removeAgentDoor()); err != nil {
-		return fmt.Errorf("clear leftovers: %w", err)
+		return &leftoverError{err}
 	}
 	return m.runs.remove(r.id().Hash())
 }

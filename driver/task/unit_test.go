@@ -176,6 +176,38 @@ type refusing struct{ isolation.Boundary }
 func (refusing) Kind() screen.Isolation         { return screen.Docker }
 func (refusing) Refusal(context.Context) string { return "the engine is away" }
 
+// stuck is a boundary whose sandboxes are not to be had.
+type stuck struct{ isolation.Boundary }
+
+func (stuck) Kind() screen.Isolation { return screen.Docker }
+func (stuck) Adopt(context.Context, isolation.Record) (isolation.Sandbox, error) {
+	return nil, fmt.Errorf("kill session: pid 12 still runs: %w", context.DeadlineExceeded)
+}
+
+// M5, issue 7: what a run left that a busy node has not ended within the limit is no reason to
+// give the task up.
+func TestLeftoversThatStay(t *testing.T) {
+	if !privileged() {
+		t.Skip("needs root: records belong to root")
+	}
+	dir := t.TempDir()
+	m := New(Settings{StateDir: dir, RunDir: dir}, []isolation.Boundary{stuck{}}, nil, hclog.NewNullLogger())
+	s := &start{m: m, request: Request{AllocID: "a", TaskName: "b", Namespace: "default", Spec: screen.Spec{Profile: "bot"}}}
+	old := runRecord{V: recordVersion, Namespace: "default", Profile: "bot", TaskID: "a/b/c", AllocID: "a", TaskName: "b", Isolation: screen.Docker}
+	if err := m.runs.save(old.id().Hash(), old); err != nil {
+		t.Fatal(err)
+	}
+	err := s.clearLeftovers(t.Context())
+	if err == nil || !Transient(err) {
+		t.Errorf("error %v, transient %v", err, Transient(err))
+	}
+	want := "Cannot start the screen: what an earlier run of this screen left could not be removed " +
+		"(kill session: pid 12 still runs: context deadline exceeded). It is tried again by the job's restart policy."
+	if got := Explain(err); got != want {
+		t.Errorf("it says %q, want %q", got, want)
+	}
+}
+
 // M5: Nomad tries again after an engine that is away, never against a node's policy.
 func TestRefusalsThatPass(t *testing.T) {
 	dir := t.TempDir()

@@ -19,12 +19,16 @@ import (
 )
 
 // startIn starts cmd inside of the groups. It is held at its first instruction until it
-// is there: what it forks is in them, too (APT-03, X35).
+// is there: what it forks is in them, too (APT-03, X35). Until then it does not outlive this
+// process: outside of its group nobody would find it.
 func startIn(cmd *exec.Cmd, group *cgroup.Group, join []string, enter func() error) error {
 	cmd.SysProcAttr.Ptrace = true
 	return namespace.Start(cmd, enter, func() error {
 		pid := cmd.Process.Pid
 		err := awaitStop(pid)
+		if err == nil {
+			err = unix.PtraceSetOptions(pid, unix.PTRACE_O_EXITKILL)
+		}
 		if err == nil && group != nil {
 			err = group.Add(pid)
 		}
