@@ -91,6 +91,25 @@ func TestTaskEndings(t *testing.T) {
 			t.Errorf("%d restarts", s.Restarts)
 		}
 	})
+	// Issue 7: nobody has refused the task.
+	t.Run("a start of which the driver dies twice", func(t *testing.T) {
+		register(t, a.Client, config("dies", "exec sleep 1000", `fail_start = "dies"`))
+		var s *api.TaskState
+		await(t, func() bool {
+			all, _, err := a.Client.Jobs().Allocations("dies", true, nil)
+			if err != nil || len(all) != 1 {
+				return false
+			}
+			s = all[0].TaskStates["t"]
+			return s != nil && (s.State == "running" || s.Failed)
+		})
+		if got := find(s, "Driver Failure").DisplayMessage; got != "plugin is shut down" {
+			t.Errorf("driver failure: %q", got)
+		}
+		if s.Restarts != 1 || s.Failed {
+			t.Errorf("state %+v", s)
+		}
+	})
 	t.Run("a bad configuration", func(t *testing.T) {
 		register(t, a.Client, config("bad", "x", `bogus = 1`))
 		s := failed(t, a, "bad")

@@ -10,6 +10,7 @@ import (
 
 	"github.com/hashicorp/nomad/api"
 
+	"github.com/botscreen/botscreen/shared/nomadplugin"
 	"github.com/botscreen/botscreen/shared/nomadplugin/host"
 )
 
@@ -52,6 +53,11 @@ func (t *taskRunner) start(ctx context.Context) (*host.Task, error) {
 	run, err := h.StartTask(context.WithoutCancel(ctx), config)
 	if err != nil {
 		t.emit(eventDriverFailure(driverError(err)))
+		if host.Lost(err) {
+			// Nomad gives the task up here. Nobody has refused it, and the next start ends what
+			// this one may have left.
+			err = nomadplugin.Recoverable(err)
+		}
 		return nil, err
 	}
 	_, task := t.spec()

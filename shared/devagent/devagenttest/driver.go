@@ -59,6 +59,13 @@ func (d *driver) SetConfig(_ context.Context, req *nomadplugin.SetConfigRequest)
 	return nil
 }
 
+// taskRoot is the directory of what tasks leave.
+func (d *driver) taskRoot() string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.dir
+}
+
 func (d *driver) Init(context.Context) error     { return nil }
 func (d *driver) Shutdown(context.Context) error { return nil }
 
@@ -67,7 +74,8 @@ type config struct {
 	Command string            `codec:"command"`
 	Args    []string          `codec:"args"`
 	Labels  map[string]string `codec:"labels"`
-	// FailStart fails the start: "recoverable" or "fatal".
+	// FailStart fails the start: "recoverable" or "fatal". With "dies" the driver dies of the
+	// first two, and with them a start and its only repetition.
 	FailStart string `codec:"fail_start"`
 	// Ready emits an event with state ready after the start.
 	Ready bool `codec:"ready"`
@@ -163,11 +171,14 @@ func (d *driver) StartTask(_ context.Context, c *nomadplugin.TaskConfig) (*nomad
 		return nil, nil, nomadplugin.Recoverable(errors.New("not enough memory: 1210 MB available, floor 1536 MB"))
 	case "fatal":
 		return nil, nil, errors.New("isolation_refused: docker does not answer on this node")
+	case "dies":
+		for _, n := range []string{"1", "2"} {
+			if os.Mkdir(filepath.Join(d.taskRoot(), "died-"+n), 0o700) == nil {
+				os.Exit(2)
+			}
+		}
 	}
-	d.mu.Lock()
-	dir := d.dir
-	d.mu.Unlock()
-	t, err := startTask(dir, c, options)
+	t, err := startTask(d.taskRoot(), c, options)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -43,6 +43,13 @@ func (e *CallError) Is(target error) bool {
 	}
 }
 
+// Lost says whether a call failed with the way to the plugin and not by the plugin's word: its
+// process ended, or its connection broke and the end of the process was not seen in time.
+func Lost(err error) bool {
+	var call *CallError
+	return errors.Is(err, ErrShutdown) || errors.As(err, &call) && call.status.Code() == codes.Unavailable
+}
+
 // classify says what the failure of a call means: the plugin is gone, the caller gave up, or the
 // plugin answered with an error.
 func (i *Instance) classify(ctx context.Context, call string, err error) error {
