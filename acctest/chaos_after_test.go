@@ -14,7 +14,8 @@ import (
 	"github.com/hashicorp/nomad/api"
 )
 
-// told checks that the events say why the desktop ended that something was done to then.
+// told checks that the events say why the desktop ended that something was done to then: the
+// driver's own word, or that of the task's end. An agent that begins may miss the first.
 func (c *chaos) told(v *victim, then time.Time) {
 	c.a.eventually("the reason in the events of "+v.name+" ("+c.now+")", func() bool {
 		allocs, _, err := c.a.client().Jobs().Allocations(v.name, true, nil)
@@ -24,7 +25,11 @@ func (c *chaos) told(v *victim, then time.Time) {
 		for _, stub := range allocs {
 			if state := stub.TaskStates[v.name]; state != nil {
 				for _, e := range state.Events {
-					if reason, ok := strings.CutPrefix(e.DisplayMessage, "Screen ended: "); ok && reason != "" && time.Unix(0, e.Time).After(then) {
+					reason := e.Details["exit_message"]
+					if word, ok := strings.CutPrefix(e.DisplayMessage, "Screen ended: "); ok {
+						reason = word
+					}
+					if reason != "" && time.Unix(0, e.Time).After(then) {
 						return true
 					}
 				}

@@ -32,20 +32,11 @@ type fault struct {
 var faults = []fault{
 	{name: "plugin killed", do: func(c *chaos, _ *victim) []string { c.kill(plugins(c.a)...); return nil }},
 	{name: "supervisor killed", do: func(c *chaos, v *victim) []string { c.kill(c.supervisorOf(v)); return nil }},
-	{name: "plugin and supervisor killed", do: func(c *chaos, v *victim) []string {
-		c.kill(append(plugins(c.a), c.supervisorOf(v))...)
-		return nil
-	}},
 	{name: "session killed", ends: true, do: func(c *chaos, v *victim) []string { c.kill(screens(c.a)[v.hash].session); return nil }},
 	{name: "X server killed", ends: true, do: func(c *chaos, v *victim) []string { c.kill(screens(c.a)[v.hash].xserver); return nil }},
 	{name: "bus killed", ends: true, do: func(c *chaos, v *victim) []string { c.kill(c.part(v, "dbus-daemon")...); return nil }},
 	component("xfwm4"), component("xfce4-panel"), component("xfdesktop"), component("xfsettingsd"),
-	{name: "agent killed", do: func(c *chaos, _ *victim) []string {
-		c.a.end(syscall.SIGKILL)
-		c.a.start()
-		c.a.awaitNode()
-		return nil
-	}},
+	{name: "agent killed", do: func(c *chaos, _ *victim) []string { c.killAgent(); return nil }},
 	{name: "/tmp cleaned", possible: onHost, do: func(c *chaos, v *victim) []string { c.cleanTmp(v); return nil }},
 	{name: "supervisor killed during a takeover", do: func(c *chaos, v *victim) []string {
 		return c.during(v, func() { c.kill(c.supervisorOf(v)) }, "take", v.name)
@@ -64,9 +55,7 @@ var faults = []fault{
 		c.a.must(c.t, "stop", v.name)
 		c.a.must(c.t, "run", "--detach", v.job)
 		c.pause(800 * time.Millisecond)
-		c.a.end(syscall.SIGKILL)
-		c.a.start()
-		c.a.awaitNode()
+		c.killAgent()
 		return nil
 	}},
 	{name: "supervisor killed while the desktop sleeps", ends: true, asked: true, possible: canSleep, do: func(c *chaos, v *victim) []string {
@@ -87,6 +76,57 @@ var faults = []fault{
 		// In doubt a person holds (L2), but the next supervisor may have been faster.
 		return []string{"human", v.holder}
 	}},
+}
+
+// twoFaults are deaths that nobody has time to see one by one.
+var twoFaults = []fault{
+	{name: "plugin and supervisor killed", do: together(pluginDies, supervisorDies)},
+	{name: "plugin and session killed", ends: true, do: together(pluginDies, sessionDies)},
+	{name: "plugin and X server killed", ends: true, do: together(pluginDies, xserverDies)},
+	{name: "supervisor and session killed", ends: true, do: together(supervisorDies, sessionDies)},
+	{name: "supervisor and X server killed", ends: true, do: together(supervisorDies, xserverDies)},
+	{name: "agent and plugin killed", do: agentToo(pluginDies)},
+	{name: "agent and supervisor killed", do: agentToo(supervisorDies)},
+	{name: "agent and session killed", ends: true, do: agentToo(sessionDies)},
+	{name: "agent, plugin and supervisor killed", do: agentToo(pluginDies, supervisorDies)},
+	{name: "agent, plugin and session killed", ends: true, do: agentToo(pluginDies, sessionDies)},
+}
+
+// death names who dies.
+type death func(c *chaos, v *victim) []process
+
+func pluginDies(c *chaos, _ *victim) []process     { return plugins(c.a) }
+func supervisorDies(c *chaos, v *victim) []process { return []process{c.supervisorOf(v)} }
+func sessionDies(c *chaos, v *victim) []process    { return []process{screens(c.a)[v.hash].session} }
+func xserverDies(c *chaos, v *victim) []process    { return []process{screens(c.a)[v.hash].xserver} }
+
+// together kills all at once: they are looked for before.
+func together(deaths ...death) func(c *chaos, v *victim) []string {
+	return func(c *chaos, v *victim) []string {
+		var doomed []process
+		for _, d := range deaths {
+			doomed = append(doomed, d(c, v)...)
+		}
+		c.kill(doomed...)
+		return nil
+	}
+}
+
+// agentToo kills the agent a random moment after the others, and starts it again.
+func agentToo(deaths ...death) func(c *chaos, v *victim) []string {
+	return func(c *chaos, v *victim) []string {
+		together(deaths...)(c, v)
+		c.pause(100 * time.Millisecond)
+		c.killAgent()
+		return nil
+	}
+}
+
+// killAgent kills the agent and starts the next one.
+func (c *chaos) killAgent() {
+	c.a.end(syscall.SIGKILL)
+	c.a.start()
+	c.a.awaitNode()
 }
 
 func agentHolds(_ *chaos, v *victim) bool { return v.holder == "agent" }

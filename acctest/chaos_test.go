@@ -53,7 +53,7 @@ func TestChaos(t *testing.T) {
 	}
 	files := c.pluginFiles()
 	wanted := asked(t, "CHAOS_FAULTS")
-	faults := slices.DeleteFunc(slices.Concat(faults, stateFaults, sandboxFaults), func(f fault) bool { return !wanted(f.name) })
+	faults := slices.DeleteFunc(slices.Concat(faults, twoFaults, stateFaults, sandboxFaults), func(f fault) bool { return !wanted(f.name) })
 	for i := range count {
 		f, v := c.choose(faults)
 		c.now = fmt.Sprintf("fault %d of %d, %s of %s", i+1, count, f.name, v.name)
