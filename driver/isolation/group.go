@@ -33,6 +33,15 @@ func CreateGroup(tree *cgroup.Tree, name string, limits cgroup.Limits) (*cgroup.
 	return group, err
 }
 
+// GroupWarnings say which of its limits a sandbox that was just launched has not, and why;
+// group is nil where the node lets us make none (X35).
+func GroupWarnings(group *cgroup.Group) []string {
+	if group == nil {
+		return []string{"no limits on memory and processes: no control group can be made on this node"}
+	}
+	return group.Weaker()
+}
+
 // OpenGroup finds the cgroup of a record; it is nil without error where there is none. One
 // that another run made is refused: a name alone is no proof (X38).
 func OpenGroup(tree *cgroup.Tree, record Record) (*cgroup.Group, error) {

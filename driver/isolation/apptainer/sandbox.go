@@ -87,12 +87,13 @@ func (s *sandbox) Status() (isolation.Status, bool) {
 	}
 }
 
-// Warnings say what this apptainer could not do (X23).
+// Warnings say what this apptainer and this node could not do (X23, X35).
 func (s *sandbox) Warnings() []string {
+	said := isolation.GroupWarnings(s.group)
 	if s.unfiltered {
-		return []string{"seccomp: off (this apptainer is built without it)"}
+		said = append(said, "seccomp: off (this apptainer is built without it)")
 	}
-	return nil
+	return said
 }
 
 // EndReason says what somebody else did to the sandbox (P3).

@@ -154,6 +154,11 @@ type sandbox struct {
 	status isolation.Status // final once done is closed
 }
 
+var _ isolation.Warner = (*sandbox)(nil)
+
+// Warnings say which limits this node could not give (X35).
+func (s *sandbox) Warnings() []string { return isolation.GroupWarnings(s.group) }
+
 // reap waits for the session as its parent.
 func (s *sandbox) reap() {
 	_ = s.cmd.Wait()

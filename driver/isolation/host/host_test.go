@@ -4,6 +4,7 @@ package host_test
 
 import (
 	"os/exec"
+	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -40,4 +41,26 @@ func TestConformance(t *testing.T) {
 			}
 		},
 	})
+}
+
+// X35: a screen says which limits it has not; with a cgroup that has them all there is nothing
+// to say.
+func TestX35MissingLimitsAreSaid(t *testing.T) {
+	warnings := func(groups *cgroup.Tree) []string {
+		order := isolationtest.NewOrder(t, "")
+		order.Limits = cgroup.Limits{MemoryBytes: 512 << 20, PidsMax: 500}
+		return isolationtest.Launch(t, &host.Boundary{Cgroups: groups}, order).(isolation.Warner).Warnings()
+	}
+	if said := warnings(nil); len(said) != 1 || !strings.Contains(said[0], "no limits on memory and processes") {
+		t.Errorf("without cgroups: %q", said)
+	}
+	groups, err := cgroup.Open(cgroup.Host{}, "")
+	if err != nil {
+		t.Skipf("needs cgroups: %v", err)
+	}
+	for _, each := range warnings(groups) {
+		if !strings.Contains(each, "has processes of its own") { // in a container, see package cgroup
+			t.Errorf("with cgroups: %q", each)
+		}
+	}
 }
