@@ -272,10 +272,16 @@ func endWithin(limit time.Duration, p *os.Process, sig syscall.Signal, ended <-c
 // eventually polls a state of another process that has no event of its own.
 func (a *agent) eventually(what string, ok func() bool) {
 	a.t.Helper()
-	for deadline := time.Now().Add(startLimit); !ok(); time.Sleep(50 * time.Millisecond) {
+	a.within(startLimit, what, ok)
+}
+
+// within is eventually with a limit of its own.
+func (a *agent) within(limit time.Duration, what string, ok func() bool) {
+	a.t.Helper()
+	for deadline := time.Now().Add(limit); !ok(); time.Sleep(50 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			a.showLog()
-			a.t.Fatalf("still no %s after %s", what, startLimit)
+			a.t.Fatalf("still no %s after %s", what, limit)
 		}
 		if a.done != nil {
 			select {

@@ -40,11 +40,15 @@ func (c *chaos) told(v *victim, then time.Time) {
 	c.checks++
 }
 
+// aloneLimit is what a session has that no supervisor ever reached, as of a container which its
+// engine was killed in the start of and does not know any more: it ends after two minutes.
+const aloneLimit = 2*time.Minute + startLimit
+
 // alone checks that each screen has one supervisor, one session, one X server and one log
 // collector, in one container where it has any, and that nothing else of ours runs.
 func (c *chaos) alone() {
 	c.t.Helper()
-	c.a.eventually("one of everything ("+c.now+")", func() bool {
+	c.a.within(aloneLimit, "one of everything ("+c.now+")", func() bool {
 		sessions, servers := map[string]int{}, map[string]int{}
 		for hash, p := range ofScreens(c.a) {
 			switch {

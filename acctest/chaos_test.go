@@ -160,10 +160,14 @@ func (c *chaos) strike(v *victim, f fault) {
 	c.normalize(v)
 }
 
+// wholeLimit is what a start has on a node that is busy with anything else: ten seconds to end
+// what an earlier run left, the start_timeout of the job, ten around it, and as many for us.
+const wholeLimit = 90 * time.Second
+
 // settle waits until a screen is whole, and checks who holds it.
 func (c *chaos) settle(v *victim, holders []string) {
 	c.t.Helper()
-	c.a.eventually(v.name+" is whole ("+c.now+")", func() bool {
+	c.a.within(wholeLimit, v.name+" is whole ("+c.now+")", func() bool {
 		r := c.a.botscreen(c.t, "status", v.name, "--json")
 		var s screenStatus
 		if r.code != 0 || json.Unmarshal([]byte(r.stdout), &s) != nil || s.Supervisor == nil {
