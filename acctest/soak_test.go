@@ -81,7 +81,9 @@ func TestSoak(t *testing.T) {
 func soakRound(t *testing.T, a *agent, name string) {
 	t.Helper()
 	picture := filepath.Join(t.TempDir(), "p.png")
-	a.must(t, "exec", name, "true")
+	if r := a.botscreen(t, "exec", name, "true"); r.code != 0 {
+		t.Fatalf("%s\n%s", r, a.botscreen(t, "status", name)) // the story is in the events
+	}
 	a.must(t, "screenshot", "-o", picture, name)
 	a.must(t, "take", name)
 	if r := a.botscreen(t, "screenshot", "-o", picture, name); r.code == 0 {

@@ -46,6 +46,7 @@ type session struct {
 	log      io.Writer
 	reaper   *desktop.Reaper
 	patience time.Duration // for the first supervisor
+	copied   *trailing     // says that a program copied something
 
 	stopping context.Context // done when the session shall end
 	stop     context.CancelFunc
@@ -63,6 +64,9 @@ type session struct {
 	decided  bool
 	exitCode int
 }
+
+// copyPause is how often the supervisor hears that programs copied something.
+const copyPause = 200 * time.Millisecond
 
 // Main runs the session until its screen has ended and returns the exit code of the
 // process. dialPath is the supervisor's socket as seen from inside the isolation.
@@ -101,6 +105,7 @@ func reserveThreads(n int) {
 
 func newSession(dialPath string, log io.Writer) *session {
 	s := &session{dialPath: dialPath, log: log, reaper: desktop.NewReaper(), patience: orphanLimit, state: dialhome.Idle}
+	s.copied = &trailing{pause: copyPause, f: func() { s.emit(dialhome.EventClipboard, dialhome.Note{}) }}
 	s.stopping, s.stop = context.WithCancel(context.Background())
 	return s
 }

@@ -188,7 +188,7 @@ func (s *session) forward(e desktop.Event) {
 	case desktop.EventPainted:
 		s.emit(dialhome.EventPainted, dialhome.Note{})
 	case desktop.EventClipboard:
-		s.emit(dialhome.EventClipboard, dialhome.Note{})
+		s.copied.tell()
 	case desktop.EventRestarted:
 		s.emit(dialhome.EventRestarted, dialhome.Note{Program: e.Program, Text: bounded(e.Detail)})
 	case desktop.EventGaveUp:

@@ -3,6 +3,7 @@
 package supervise
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -194,9 +195,9 @@ func (l *link) report(on *line, packet dialhome.Packet) error {
 			return nil
 		}
 	}
-	if !on.events.take(time.Now()) {
-		return &dialhome.ProtocolError{Reason: "too many events"}
-	}
+	// Not the connection's end: that would take everybody's commands with it, for what a
+	// program on the desktop can bring about, and what is said at the end of a flood counts.
+	_ = on.events.wait(context.Background()) // for a moment: 1/eventsPerSecond
 	l.onEvent(packet)
 	return nil
 }

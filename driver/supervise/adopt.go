@@ -78,12 +78,29 @@ func (s *supervisor) adoptDesktop(ctx context.Context, d dialhome.Desktop) error
 // onHello passes on what an adopted session shows. While a start runs there is nothing
 // to see yet; another hello follows.
 func (s *supervisor) onHello(d dialhome.Desktop) {
+	s.catchUp(d)
 	if !s.adopting || d.State == dialhome.Starting || d.State == dialhome.Dozing || d.State == dialhome.Ended {
 		return
 	}
 	select {
 	case s.adopted <- d:
 	default: // one is enough
+	}
+}
+
+// catchUp hears from a session that has connected again what it reported to nobody.
+func (s *supervisor) catchUp(d dialhome.Desktop) {
+	s.mu.Lock()
+	ready := s.state == screen.Ready
+	s.mu.Unlock()
+	if !ready || d.State != dialhome.Running {
+		return
+	}
+	if d.Fence != nil {
+		s.onFence(fenceOf(*d.Fence))
+	}
+	if d.Browser != nil {
+		s.onBrowser(*d.Browser)
 	}
 }
 

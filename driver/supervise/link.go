@@ -23,9 +23,9 @@ const (
 	maxOutstanding = 64
 	// requestsPerSecond and requestBurst bound what is asked of a session (X12).
 	requestsPerSecond, requestBurst = 20, 40
-	// eventsPerSecond and eventBurst bound what a session may report; a real one
-	// sends a few at its start and then a few a day.
-	eventsPerSecond, eventBurst = 5, 50
+	// eventsPerSecond and eventBurst bound what is heard of a session's reports; one that
+	// has more to say waits. A real one has eight for each wake and five copies a second.
+	eventsPerSecond, eventBurst = 50, 100
 )
 
 var (

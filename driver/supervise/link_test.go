@@ -119,14 +119,6 @@ func TestX12Unasked(t *testing.T) {
 		},
 		"a request": func(f *fake) { must(t, f.Send(dialhome.Packet{ID: 1, Op: dialhome.OpStop, Body: died})) },
 		"no packet": func(f *fake) { _, err := f.raw.Write([]byte("RFB 003.008\n")); must(t, err) },
-		"an end of no command": func(f *fake) {
-			for f.Send(dialhome.Packet{Event: dialhome.EventExited, Body: dialhome.Encode(dialhome.Exited{Command: 5})}) == nil {
-			}
-		},
-		"events without end": func(f *fake) {
-			for f.Send(dialhome.Packet{Event: dialhome.EventPainted, Body: dialhome.Encode(dialhome.Note{})}) == nil {
-			}
-		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, nil)
@@ -263,6 +255,57 @@ func TestX32Refusal(t *testing.T) {
 	err := <-heard
 	if !isKind(err, control.Refused) || strings.ContainsAny(err.Error(), "\x1b\n") || len(err.Error()) > 400 {
 		t.Errorf("the caller hears %q", err)
+	}
+}
+
+// What a session says too often is heard later, and its connection goes on: it was cut once
+// for wakes in quick succession, and a program that copies all the time could have it cut.
+func TestX12EventsTooOften(t *testing.T) {
+	for name, event := range map[string]dialhome.Packet{
+		"copies":               {Event: dialhome.EventClipboard, Body: dialhome.Encode(dialhome.Note{})},
+		"an end of no command": {Event: dialhome.EventExited, Body: dialhome.Encode(dialhome.Exited{Command: 5})},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, nil)
+			f := r.session(dialhome.Desktop{State: dialhome.Starting})
+			const more = 10
+			began := time.Now()
+			for range eventBurst + more {
+				must(t, f.Send(event))
+			}
+			f.event(dialhome.EventFence, dialhome.Fence{Enforced: true})
+			r.await("the last event", func() bool {
+				r.mu.Lock()
+				defer r.mu.Unlock()
+				return r.fence.Mode == control.Enforced
+			})
+			if took := time.Since(began); took < more*time.Second/eventsPerSecond {
+				t.Errorf("%d events are heard within %s", eventBurst+more, took)
+			}
+			go func() { _, _ = r.link.call(context.Background(), question{op: dialhome.OpSignal, body: struct{}{}}) }()
+			p, _ := f.asked(dialhome.OpSignal)
+			f.answer(p.ID, nil)
+		})
+	}
+}
+
+// A session that connects again tells a supervisor that has its desktop what was reported to
+// nobody meanwhile; one that has no desktop yet believes nothing of it.
+func TestHelloAgain(t *testing.T) {
+	r := newRig(t, nil)
+	hello := dialhome.Desktop{State: dialhome.Running, Fence: &dialhome.Fence{Enforced: true}, Browser: &dialhome.Browser{Executable: "/usr/bin/chromium"}}
+	r.onHello(hello)
+	if r.fence.Mode == control.Enforced || r.browser != nil {
+		t.Errorf("before it is ready: %+v, %+v", r.fence, r.browser)
+	}
+	r.enter(screen.Ready, control.EventReady, "")
+	r.onHello(dialhome.Desktop{State: dialhome.Dozing, Fence: hello.Fence})
+	if r.fence.Mode == control.Enforced {
+		t.Errorf("of a desktop that goes to sleep: %+v", r.fence)
+	}
+	r.onHello(hello)
+	if r.fence.Mode != control.Enforced || r.browser == nil || r.browser.Executable.String() != "/usr/bin/chromium" {
+		t.Errorf("after it: %+v, %+v", r.fence, r.browser)
 	}
 }
 
