@@ -29,6 +29,8 @@ func TestX44ToldToTheHolder(t *testing.T) {
 		t.Errorf("the holder is told %v", got)
 	}
 	other.say(t, `{"op":"end_program"}`)
+	other.say(t, `{"op":"none"}`)
+	other.told("error") // after what came before it
 	holder.say(t, `{"op":"end_program"}`)
 	<-ended
 	d.take(t, "b")
