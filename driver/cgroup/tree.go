@@ -195,12 +195,15 @@ func (t *Tree) parts(m Mount, name string) []string {
 // one: the kernel takes a list only as a whole.
 func passDown(m Mount, dir string) map[string]error {
 	enabled, _ := os.ReadFile(filepath.Join(dir, "cgroup.subtree_control"))
+	missing := slices.DeleteFunc([]string{"cpu", "memory", "pids"}, func(controller string) bool {
+		return !m.Has(controller) || slices.Contains(strings.Fields(string(enabled)), controller)
+	})
+	if len(missing) == 0 {
+		return nil
+	}
 	refused := map[string]error{}
 	lived := inhabited(dir)
-	for _, controller := range []string{"cpu", "memory", "pids"} {
-		if !m.Has(controller) || slices.Contains(strings.Fields(string(enabled)), controller) {
-			continue
-		}
+	for _, controller := range missing {
 		err := lived
 		if err == nil {
 			err = write(dir, "cgroup.subtree_control", "+"+controller)
