@@ -160,7 +160,7 @@ func (s *supervised) checkConfined() {
 		must(s.t, err)
 		confined := false
 		for _, pid := range below {
-			line, _ := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/cmdline")
+			line := chromium.CommandLine(pid)
 			if bytes.Contains(line, []byte("--no-sandbox")) {
 				s.t.Fatalf("pid %d has --no-sandbox", pid)
 			}
@@ -280,7 +280,7 @@ func TestKilledBrowser(t *testing.T) {
 		t.Errorf("browsers %v, want one", found)
 	}
 	for pid := range processesOf(s.uid) {
-		line, _ := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/cmdline")
+		line := chromium.CommandLine(pid)
 		if bytes.Contains(line, []byte("/two")) {
 			t.Errorf("the address stands in the arguments of pid %d", pid)
 		}

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/botscreen/botscreen/driver/task"
+	"github.com/botscreen/botscreen/driver/task/tasktest"
 	"github.com/botscreen/botscreen/shared/control"
 	"github.com/botscreen/botscreen/shared/screen"
 )
@@ -31,7 +32,7 @@ func frozenScreen(t *testing.T, n *node, profile string) *task.Task {
 			}
 		}
 	}
-	awaitEvent(t, n, "Frozen: not used for 1s")
+	tasktest.AwaitEvent(t.Context(), t, n.Manager, "Frozen: not used for 1s")
 	awaitFrozen(t, k)
 	return k
 }
@@ -109,11 +110,11 @@ func TestI1FreezeAndThaw(t *testing.T) {
 	if xserver(t, v) != x {
 		t.Error("another X server")
 	}
-	event := awaitEvent(t, n, "it was frozen")
+	event := tasktest.AwaitEvent(t.Context(), t, n.Manager, "it was frozen")
 	if !strings.HasPrefix(event.Message, "Desktop woken after 0.") || event.Annotations["botscreen.state"] != "ready" {
 		t.Errorf("event %+v", event)
 	}
-	awaitEvent(t, n, "Frozen: not used for 1s") // and again
+	tasktest.AwaitEvent(t.Context(), t, n.Manager, "Frozen: not used for 1s") // and again
 }
 
 // I2, L7: a takeover thaws the desktop before hands change, and under a person it stays so.
@@ -145,8 +146,8 @@ func TestS11FrozenIsAdopted(t *testing.T) {
 	if err := syscall.Kill(v.SupervisorPID, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	awaitEvent(t, n, "Desktop adopted by a new supervisor")
-	awaitEvent(t, n, "Frozen: it was before its supervisor was replaced")
+	tasktest.AwaitEvent(t.Context(), t, n.Manager, "Desktop adopted by a new supervisor")
+	tasktest.AwaitEvent(t.Context(), t, n.Manager, "Frozen: it was before its supervisor was replaced")
 	awaitFrozen(t, k)
 	state, err := k.State()
 	if err != nil {

@@ -3,10 +3,8 @@
 package task_test
 
 import (
-	"bufio"
-	"errors"
+	"context"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -16,8 +14,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/botscreen/botscreen/driver/process"
 	"github.com/botscreen/botscreen/driver/task"
+	"github.com/botscreen/botscreen/driver/task/tasktest"
 	"github.com/botscreen/botscreen/shared/control"
 )
 
@@ -81,7 +79,7 @@ func TestOOMKillIsTold(t *testing.T) {
 	x := xserver(t, k.View())
 	result, out := run(t, k, "head -c 500M /dev/zero | tail -n 1 | wc -c")
 	t.Logf("the program ended with %d: %s", result.ExitCode, out)
-	event := awaitEvent(t, n, "Out of memory: the kernel ended")
+	event := tasktest.AwaitEvent(t.Context(), t, n.Manager, "Out of memory: the kernel ended")
 	if event.Annotations["botscreen.event"] != string(control.EventMemory) || event.Annotations["botscreen.state"] != "ready" {
 		t.Errorf("event %+v", event)
 	}
@@ -107,27 +105,10 @@ func TestOOMEndIsTold(t *testing.T) {
 	request.Limits.MemoryBytes = 300 << 20
 	k := n.start(request)
 	needLimit(t, k)
-	// What takes the memory has been started, and has a score of its own, before the session
-	// is the first to be chosen.
-	in, letGo := io.Pipe()
-	out, said := io.Pipe()
-	argv := []string{"/bin/sh", "-c", "echo here; read go; echo 0 >/proc/self/oom_score_adj; exec tail /dev/zero"}
-	go func() {
-		_, err := k.Exec(t.Context(), control.ExecRequest{Argv: argv}, in, said, io.Discard, nil)
-		_ = said.CloseWithError(err)
-	}()
-	if line, err := bufio.NewReader(out).ReadString('\n'); line != "here\n" {
-		t.Fatalf("the command says %q, %v", line, err)
-	}
-	if err := process.ScoreOOM(k.View().SessionPID, 1000); err != nil {
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	if err := tasktest.StarveSession(ctx, t, k); err != nil {
 		t.Skip(err)
-	}
-	if _, err := io.WriteString(letGo, "go\n"); err != nil {
-		t.Fatal(err)
-	}
-	await(t, "the end of the screen", k.Done())
-	if exit := k.Exit(); !exit.OOM || exit.Code == 0 || !strings.HasPrefix(exit.Err, "out of memory: ") {
-		t.Errorf("exit %+v", exit)
 	}
 }
 
@@ -143,21 +124,4 @@ func needLimit(t *testing.T, k *task.Task) {
 			t.Skip(w)
 		}
 	}
-}
-
-// awaitEvent is the next event with these words.
-func awaitEvent(t *testing.T, n *node, words string) task.Event {
-	t.Helper()
-	found := errors.New("found")
-	var event task.Event
-	err := n.Events().Follow(t.Context(), func(e task.Event) error {
-		if event = e; strings.Contains(e.Message, words) {
-			return found
-		}
-		return nil
-	})
-	if !errors.Is(err, found) {
-		t.Fatalf("no event %q: %v", words, err)
-	}
-	return event
 }

@@ -3,7 +3,6 @@
 package docker
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -12,25 +11,10 @@ import (
 
 	"github.com/botscreen/botscreen/driver/isolation"
 	"github.com/botscreen/botscreen/driver/task"
+	"github.com/botscreen/botscreen/driver/task/tasktest"
 	"github.com/botscreen/botscreen/shared/control"
 	"github.com/botscreen/botscreen/shared/screen"
 )
-
-// awaitEvent is the next event of the driver's with these words.
-func (m *managed) awaitEvent(words string) (event task.Event) {
-	m.t.Helper()
-	found := errors.New("found")
-	err := m.Events().Follow(bounded(m.t), func(e task.Event) error {
-		if event = e; strings.Contains(e.Message, words) {
-			return found
-		}
-		return nil
-	})
-	if !errors.Is(err, found) {
-		m.t.Fatalf("no event %q: %v", words, err)
-	}
-	return event
-}
 
 // usage is what the screen has used so far.
 func (m *managed) usage(view task.View) isolation.Usage {
@@ -59,7 +43,7 @@ func TestFreezeInAContainer(t *testing.T) {
 	if said := fmt.Sprint(status.Warnings); strings.Contains(said, "cannot be had on this node") {
 		t.Skip(said)
 	}
-	m.awaitEvent("Frozen: not used for 1s")
+	tasktest.AwaitEvent(bounded(t), t, m.Manager, "Frozen: not used for 1s")
 	before := m.usage(view)
 	found, err := m.b.api.ContainerInspect(bounded(t), containerOf(t, m.b, view.Instance))
 	must(t, err)
@@ -74,11 +58,11 @@ func TestFreezeInAContainer(t *testing.T) {
 	if len(picture.Data) < 1000 {
 		t.Errorf("a picture of %d bytes", len(picture.Data))
 	}
-	m.awaitEvent("it was frozen")
+	tasktest.AwaitEvent(bounded(t), t, m.Manager, "it was frozen")
 	if again := k.View(); again.SessionPID != view.SessionPID || !again.Running {
 		t.Errorf("it was %+v and is %+v", view, again)
 	}
-	m.awaitEvent("Frozen: not used for 1s")
+	tasktest.AwaitEvent(bounded(t), t, m.Manager, "Frozen: not used for 1s")
 	must(t, k.Stop(bounded(t), 5*time.Second, 0)) // also out of the frozen state
 	m.expectNothingLeft(view)
 }
@@ -94,7 +78,7 @@ func TestOOMKillInAContainerIsTold(t *testing.T) {
 	t.Cleanup(func() { _ = k.Destroy(bounded(t), true) })
 	_, err = k.Exec(bounded(t), control.ExecRequest{Argv: []string{"tail", "/dev/zero"}}, strings.NewReader(""), io.Discard, io.Discard, nil)
 	must(t, err)
-	event := m.awaitEvent("Out of memory: the kernel ended")
+	event := tasktest.AwaitEvent(bounded(t), t, m.Manager, "Out of memory: the kernel ended")
 	if !strings.Contains(event.Message, "the task's limit is 300 MB") || event.Annotations["botscreen.state"] != "ready" {
 		t.Errorf("event %+v", event)
 	}

@@ -145,11 +145,6 @@ func (r *rig) browsers(t *testing.T) []int {
 	return chromium.Running(below)
 }
 
-func commandLine(pid int) []byte {
-	line, _ := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/cmdline") // nothing of one that is gone
-	return line
-}
-
 // anyConfined looks at the renderers there are: each is in another user namespace than
 // the session, and has filters of its own upon those it inherited. A renderer puts them
 // on soon after its start and tells nobody; spare ones come and go.
@@ -166,7 +161,7 @@ func (r *rig) anyConfined(t *testing.T) bool {
 	}
 	found := false
 	for _, pid := range below {
-		line := commandLine(pid)
+		line := chromium.CommandLine(pid)
 		if bytes.Contains(line, []byte("--no-sandbox")) {
 			t.Errorf("pid %d has --no-sandbox", pid)
 		}

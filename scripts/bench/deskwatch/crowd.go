@@ -4,14 +4,10 @@ package main
 
 import (
 	"errors"
-	"fmt"
-	"os"
-	"strconv"
-	"strings"
 	"sync"
 	"time"
 
-	"github.com/botscreen/botscreen/driver/process"
+	"github.com/botscreen/botscreen/scripts/bench/pss"
 )
 
 // crowd starts many desktops one after the other without waiting for any, as a loop in a
@@ -45,36 +41,10 @@ func (b *bench) crowd(subject string) (err error) {
 	time.Sleep(b.settle)
 	for _, w := range all {
 		w.CPU = cpuBelow(w.cmd.Process.Pid)
-		if w.PSS, err = pssBelow(w.cmd.Process.Pid); err != nil {
+		if w.PSS, err = pss.BelowMB(w.cmd.Process.Pid); err != nil {
 			return err
 		}
 		b.print(w.sample)
 	}
 	return nil
-}
-
-// pssBelow is the memory of all processes below one, in MB, each shared page by its part; see
-// proc_pid_smaps_rollup(5).
-func pssBelow(root int) (float64, error) {
-	below, err := process.Descendants(root)
-	if err != nil {
-		return 0, err
-	}
-	total := 0.0
-	for _, pid := range below {
-		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/smaps_rollup", pid))
-		if err != nil {
-			continue // it has ended
-		}
-		for line := range strings.Lines(string(text)) {
-			if fields := strings.Fields(line); len(fields) == 3 && fields[0] == "Pss:" {
-				kb, err := strconv.ParseFloat(fields[1], 64)
-				if err != nil {
-					return 0, fmt.Errorf("read the memory of process %d: %w", pid, err)
-				}
-				total += kb / 1000
-			}
-		}
-	}
-	return total, nil
 }

@@ -13,12 +13,12 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
 
+	"github.com/botscreen/botscreen/scripts/bench/pss"
 	"github.com/botscreen/botscreen/shared/nomadplugin"
 	"github.com/botscreen/botscreen/shared/nomadplugin/hclconfig"
 	"github.com/botscreen/botscreen/shared/nomadplugin/host"
@@ -269,8 +269,8 @@ func launchPlugin() (pluginFigures, error) {
 	}
 	took := float64(time.Since(began)) / float64(time.Millisecond)
 	time.Sleep(settle) // idle is what it is when it has said how it is
-	pss, err := pssMB(instance.PID())
-	return pluginFigures{handshake: handshake, healthy: took, pss: pss}, err
+	taken, err := pss.MB(instance.PID())
+	return pluginFigures{handshake: handshake, healthy: took, pss: taken}, err
 }
 
 // timeHandshake measures from exec to the line by which a plugin names its socket.
@@ -293,19 +293,4 @@ func timeHandshake(ctx context.Context) (float64, error) {
 		_ = os.Remove(fields[3]) // a killed plugin leaves its socket
 	}
 	return took, err
-}
-
-// pssMB reads the proportional set size, see smaps_rollup in proc(5).
-func pssMB(pid int) (float64, error) {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/smaps_rollup", pid))
-	if err != nil {
-		return 0, err
-	}
-	for line := range strings.Lines(string(text)) {
-		if fields := strings.Fields(line); len(fields) == 3 && fields[0] == "Pss:" {
-			kb, err := strconv.ParseFloat(fields[1], 64)
-			return kb / 1000, err
-		}
-	}
-	return 0, errors.New("no Pss in smaps_rollup")
 }

@@ -16,7 +16,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/botscreen/botscreen/driver/process"
+	"github.com/botscreen/botscreen/scripts/bench/pss"
 	"github.com/botscreen/botscreen/shared/control"
 	"github.com/botscreen/botscreen/shared/rfb"
 	"github.com/botscreen/botscreen/shared/screen"
@@ -131,14 +131,14 @@ func (b *bench) measureSleeper(start float64) (f sleeperFigures, err error) {
 		return f, fmt.Errorf("%d supervisors", len(supervisors))
 	}
 	time.Sleep(settle)
-	if f.awake, err = pssMB(supervisors[0]); err != nil {
+	if f.awake, err = pss.MB(supervisors[0]); err != nil {
 		return f, err
 	}
 	if err := client.Sleep(ctx); err != nil {
 		return f, err
 	}
 	time.Sleep(settle)
-	if f.asleep, err = pssMB(supervisors[0]); err != nil {
+	if f.asleep, err = pss.MB(supervisors[0]); err != nil {
 		return f, err
 	}
 	began := time.Now()
@@ -305,7 +305,7 @@ func (b *bench) meanMB(word string) (float64, error) {
 	}
 	total := 0.0
 	for _, pid := range pids {
-		mb, err := pssMB(pid)
+		mb, err := pss.MB(pid)
 		if err != nil {
 			return 0, err
 		}
@@ -339,17 +339,11 @@ func (b *bench) displays() (int, error) {
 func (b *bench) desktopMB(count int) (float64, error) {
 	total := 0.0
 	for _, session := range b.processes("session") {
-		below, err := process.Descendants(session)
+		mb, err := pss.BelowMB(session)
 		if err != nil {
 			return 0, err
 		}
-		for _, pid := range below {
-			mb, err := pssMB(pid)
-			if err != nil && !errors.Is(err, os.ErrNotExist) {
-				return 0, err
-			}
-			total += mb
-		}
+		total += mb
 	}
 	return total / float64(count), nil
 }

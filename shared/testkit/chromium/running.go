@@ -13,15 +13,17 @@ import (
 // a browser has forked and is not yet a program of its own: that still has the browser's words.
 func Running(pids []int) (found []int) {
 	for _, pid := range pids {
-		line := commandLine(pid)
-		if bytes.Contains(line, []byte("--user-data-dir=")) && !bytes.Contains(line, []byte("--type=")) && !bytes.Equal(line, commandLine(parent(pid))) {
+		line := CommandLine(pid)
+		if bytes.Contains(line, []byte("--user-data-dir=")) && !bytes.Contains(line, []byte("--type=")) && !bytes.Equal(line, CommandLine(parent(pid))) {
 			found = append(found, pid)
 		}
 	}
 	return found
 }
 
-func commandLine(pid int) []byte {
+// CommandLine is a process' words with a zero byte after each, empty of one that is gone; see
+// proc_pid_cmdline(5).
+func CommandLine(pid int) []byte {
 	line, _ := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/cmdline") // nothing of one that is gone
 	return line
 }
