@@ -20,6 +20,7 @@ const (
 	leaseFile = "lease.json"
 	markFile  = "lease.epoch"
 	lockFile  = "lease.lock"
+	turnFile  = "lease.turn"
 	spareEnd  = ".spare"
 )
 
@@ -32,8 +33,25 @@ const (
 
 // lock takes the sibling lock file, shared or exclusive, and returns what gives it
 // back. It also excludes other goroutines of this process.
+//
+// Whoever wants it holds the turn while waiting, so that it comes to all in their order:
+// flock(2) alone lets one that has just given it back take it again before the one that
+// waits has woken, wakes all that wait each time that happens, and lets readers that
+// follow each other keep a writer out.
 func lock(dir *os.Root, how int) (unlock func(), err error) {
-	f, err := dir.OpenFile(lockFile, os.O_RDWR|os.O_CREATE, fileMode)
+	if turn, err := hold(dir, turnFile, unix.LOCK_EX); err == nil { // a full disk costs the order only
+		defer turn.Close()
+	}
+	f, err := hold(dir, lockFile, how)
+	if err != nil {
+		return nil, err
+	}
+	return func() { f.Close() }, nil
+}
+
+// hold opens a file and locks it until it is closed.
+func hold(dir *os.Root, name string, how int) (*os.File, error) {
+	f, err := dir.OpenFile(name, os.O_RDWR|os.O_CREATE, fileMode)
 	if err != nil {
 		return nil, err
 	}
@@ -45,9 +63,9 @@ func lock(dir *os.Root, how int) (unlock func(), err error) {
 	}
 	if err != nil {
 		f.Close()
-		return nil, fmt.Errorf("flock %s: %w", lockFile, err)
+		return nil, fmt.Errorf("flock %s: %w", name, err)
 	}
-	return func() { f.Close() }, nil
+	return f, nil
 }
 
 // read returns a file's content, fs.ErrNotExist when there is none, and an error
@@ -65,11 +83,15 @@ func read(dir *os.Root, name string) ([]byte, error) {
 		return nil, err
 	}
 	defer f.Close()
-	text, err := io.ReadAll(io.LimitReader(f, fileSize+1))
-	if err == nil && len(text) > fileSize {
-		err = fmt.Errorf("is larger than %d bytes", fileSize)
+	text := make([]byte, fileSize+1)
+	switch n, err := io.ReadFull(f, text); err {
+	case nil:
+		return nil, fmt.Errorf("is larger than %d bytes", fileSize)
+	case io.EOF, io.ErrUnexpectedEOF:
+		return text[:n], nil
+	default:
+		return nil, err
 	}
-	return text, err
 }
 
 func trusted(dir *os.Root, info fs.FileInfo) error {

@@ -26,12 +26,18 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// changeHands takes and frees for ever, and says which epochs it has made, each
-// after it is on disk and before the next.
+// changeHands takes and frees for ever, from the moment a line comes, and says which
+// epochs it has made, each after it is on disk and before the next.
 func changeHands(path string) {
 	dir, err := os.OpenRoot(path)
 	if err != nil {
 		panic(err)
+	}
+	if _, err := fmt.Println("ready"); err != nil {
+		panic(err)
+	}
+	if _, err := bufio.NewReader(os.Stdin).ReadString('\n'); err != nil {
+		return
 	}
 	s := NewStore(dir, Origin{})
 	me := ViewerID(fmt.Sprintf("process-%d", os.Getpid()))
@@ -58,7 +64,7 @@ func changeHands(path string) {
 
 type helper struct {
 	cmd *exec.Cmd
-	out io.ReadCloser
+	in  io.WriteCloser
 	say *bufio.Scanner
 }
 
@@ -67,16 +73,30 @@ func startHelper(t *testing.T, path string) *helper {
 	h := &helper{cmd: exec.Command(os.Args[0])}
 	h.cmd.Env = append(os.Environ(), helperDir+"="+path)
 	h.cmd.Stderr = os.Stderr
-	var err error
-	if h.out, err = h.cmd.StdoutPipe(); err != nil {
+	out, err := h.cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if h.in, err = h.cmd.StdinPipe(); err != nil {
 		t.Fatal(err)
 	}
 	if err := h.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	h.say = bufio.NewScanner(h.out)
 	t.Cleanup(h.kill)
+	h.say = bufio.NewScanner(out)
+	if !h.say.Scan() || h.say.Text() != "ready" {
+		t.Fatalf("a helper says %q, %v", h.say.Text(), h.say.Err())
+	}
 	return h
+}
+
+// begin lets it change hands.
+func (h *helper) begin(t *testing.T) {
+	t.Helper()
+	if _, err := fmt.Fprintln(h.in); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // made is a change of hands that a process made.
@@ -114,8 +134,10 @@ func TestL16ManyProcesses(t *testing.T) {
 	}
 	const changes = 8
 	all := make(chan made)
+	var begin []func(*testing.T)
 	for range processes {
 		h := startHelper(t, path)
+		begin = append(begin, h.begin)
 		go func() {
 			for range changes {
 				m := h.change()
@@ -128,7 +150,10 @@ func TestL16ManyProcesses(t *testing.T) {
 	}
 	reader := NewStore(dir, Origin{})
 	seen := map[Epoch]bool{}
-	begin, highest := time.Now(), first.Epoch
+	began, highest := time.Now(), first.Epoch
+	for _, f := range begin {
+		f(t)
+	}
 	for range processes * changes {
 		m := <-all
 		if m.err != nil {
@@ -138,12 +163,13 @@ func TestL16ManyProcesses(t *testing.T) {
 			t.Errorf("epoch %d was made of %d, twice: %v", m.to, m.from, seen[m.to])
 		}
 		seen[m.to] = true
-		highest = max(highest, m.to)
-		if now := reader.Read(time.Now()); now.Epoch < m.to {
+		now := reader.Read(time.Now())
+		if now.Epoch < m.to {
 			t.Errorf("epoch %d is not seen: %d", m.to, now.Epoch)
 		}
+		highest = max(highest, now.Epoch)
 	}
-	took := time.Since(begin)
+	took := time.Since(began)
 	t.Logf("%d processes, %d changes of hands that were awaited of %d: %.0f changes per second, synced to disk, beside as many reads",
 		processes, len(seen), highest-first.Epoch, float64(highest-first.Epoch)/took.Seconds())
 }
@@ -157,6 +183,7 @@ func TestKilledWhileWriting(t *testing.T) {
 	}
 	for i := range 20 {
 		h := startHelper(t, path)
+		h.begin(t)
 		var last Epoch
 		for range 1 + i%5 {
 			m := h.change()

@@ -5,12 +5,17 @@ package lease
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/botscreen/botscreen/shared/screen"
 )
@@ -373,5 +378,68 @@ func TestNoLockNoAgent(t *testing.T) {
 	var disk *StoreError
 	if l, err := s.Update(noon, freer); !errors.As(err, &disk) || !l.Held() {
 		t.Errorf("%+v, %v", l, err)
+	}
+}
+
+// Who waits to change the lease comes before those that want to read it later: readers
+// that follow each other without a gap keep no person out.
+func TestLockComesInOrder(t *testing.T) {
+	path := t.TempDir()
+	dir := openDir(t, path)
+	leave, err := lock(dir, unix.LOCK_SH)
+	if err != nil {
+		t.Fatal(err)
+	}
+	order := make(chan string, 2)
+	enter := func(who string, how int) {
+		unlock, err := lock(dir, how)
+		if err != nil {
+			who = err.Error()
+		}
+		order <- who
+		if err == nil {
+			unlock()
+		}
+	}
+	go enter("writer", unix.LOCK_EX)
+	awaitBlocked(t, path, 1)
+	go enter("reader", unix.LOCK_SH)
+	awaitBlocked(t, path, 2)
+	leave()
+	if first, second := <-order, <-order; first != "writer" || second != "reader" {
+		t.Errorf("%s, %s", first, second)
+	}
+}
+
+// awaitBlocked returns when so many wait for the locks in a directory, see proc_locks(5).
+func awaitBlocked(t *testing.T, path string, count int) {
+	t.Helper()
+	var inodes []string
+	for _, name := range []string{lockFile, turnFile} {
+		info, err := os.Stat(filepath.Join(path, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		inodes = append(inodes, fmt.Sprintf(":%d", info.Sys().(*syscall.Stat_t).Ino))
+	}
+	for deadline := time.Now().Add(10 * time.Second); ; {
+		locks, err := os.ReadFile("/proc/locks")
+		if err != nil {
+			t.Fatal(err)
+		}
+		blocked := 0
+		for line := range strings.Lines(string(locks)) {
+			fields := strings.Fields(line)
+			if len(fields) > 6 && fields[1] == "->" && slices.ContainsFunc(inodes, func(i string) bool { return strings.HasSuffix(fields[6], i) }) {
+				blocked++
+			}
+		}
+		if blocked == count {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%d wait, want %d:\n%s", blocked, count, locks)
+		}
+		runtime.Gosched()
 	}
 }

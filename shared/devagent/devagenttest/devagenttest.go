@@ -10,6 +10,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"strconv"
 	"sync"
@@ -36,6 +37,9 @@ const PluginName = "nomad-driver-shelltest"
 func Main(m *testing.M) {
 	switch {
 	case filepath.Base(os.Args[0]) == PluginName:
+		// Under nohup SIGHUP is ignored, and would be by the tasks. What is handled here they get
+		// with its default.
+		signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
 		log := nomadplugin.NewLogger(PluginName)
 		nomadplugin.Serve(newDriver(log), log)
 		os.Exit(0)
