@@ -31,11 +31,27 @@ func FuzzCountNamed(f *testing.F) {
 	})
 }
 
-func FuzzListens(f *testing.F) {
-	f.Add([]byte("   0: 0100007F:170C 00000000:0000 0A 0:0 0:0 0 1000 0 1 1\n"), 5900, 1000)
-	f.Fuzz(func(t *testing.T, table []byte, port, uid int) {
-		if listens(table, port, uid) && !bytes.Contains(table, []byte("0A")) {
-			t.Error("a listener was seen in a table without one")
+func FuzzTablePorts(f *testing.F) {
+	f.Add([]byte("   0: 0100007F:170C 00000000:0000 0A 0:0 0:0 0 1000 0 1 1\n"), 1000)
+	f.Fuzz(func(t *testing.T, table []byte, uid int) {
+		ports := tablePorts(table, uid)
+		if len(ports) > bytes.Count(table, []byte("0A")) {
+			t.Error("more listeners were seen than stand in the table")
+		}
+		for _, port := range ports {
+			if port < 0 || port > 65535 {
+				t.Errorf("port %d", port)
+			}
+		}
+	})
+}
+
+func FuzzParseDiag(f *testing.F) {
+	f.Add(diagAnswer(5900, 1000), 1000)
+	f.Fuzz(func(t *testing.T, datagram []byte, uid int) {
+		ports, _, err := parseDiag(datagram, uid)
+		if len(ports)*diagAnswerSize > len(datagram) || err != nil && len(ports) > 0 {
+			t.Errorf("%d ports in %d bytes, %v", len(ports), len(datagram), err)
 		}
 	})
 }

@@ -323,18 +323,6 @@ func TestUnknownDispensableOption(t *testing.T) {
 	}
 }
 
-func TestListens(t *testing.T) {
-	table := []byte("  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n" +
-		"   0: 0100007F:170C 00000000:0000 0A 00000000:00000000 00:00000000 00000000  1000        0 1 1\n" +
-		"   1: 0100007F:170D 00000000:0000 01 00000000:00000000 00:00000000 00000000  1000        0 1 1\n")
-	if !listens(table, 5900, 1000) {
-		t.Error("port 5900 (170C) not seen")
-	}
-	if listens(table, 5901, 1000) || listens(table, 5900, 1001) || listens(table, 0x17, 1000) {
-		t.Error("a connection, another uid's or another port was taken for a listener")
-	}
-}
-
 func TestCountNamed(t *testing.T) {
 	list := "Num       RefCount Protocol Flags    Type St Inode Path\n" +
 		"0: 2 0 10000 0001 01 5 /run/x/rfb.sock\n0: 3 0 0 0001 03 6 /run/x/rfb.sock\n0: 3 0 0 0001 03 7\n0: 3 0 0 0001 03 8 @/run/x/rfb.sock\n0: 3 0 0 0001 03 9 /other/run/x/rfb.sock"
