@@ -45,6 +45,7 @@ type Desktop struct {
 	stopOnce sync.Once
 
 	untrusted untrustedCookie
+	compare   sync.Once
 }
 
 // eventRoom is far more than a desktop has events between two looks of a reader.

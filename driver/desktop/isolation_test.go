@@ -112,8 +112,8 @@ func vncDialsOut(t *testing.T, x *xclient) bool {
 	return true
 }
 
-// X0: no X client makes the X server dial out or changes its parameters, and the
-// screen still answers afterwards.
+// X0: no X client makes the X server dial out or changes its parameters but the one that
+// is no secret and no right (comparing.go), and the screen still answers afterwards.
 func TestX0NoConnectNoSetParam(t *testing.T) {
 	r := newRig(t)
 	r.start()

@@ -127,7 +127,8 @@ func xserverArgs(o Options) []string {
 		// The clipboard never travels in RFB, and no X client turns it on again.
 		"-MaxCutText", "262144",
 		"-SendCutText=0", "-AcceptCutText=0", "-SendPrimary=0", "-SetPrimary=0",
-		"-AllowOverride=",
+		"-" + parameterCompare + "=" + compareNever,
+		"-AllowOverride=" + parameterCompare, // the one that takes nothing from anybody
 		// No recording or faking of input, and cookies that are worth less.
 		"-extension", "RECORD", "-extension", "XTEST", "+extension", "SECURITY",
 		// The picture never goes blank, whatever asks for it.

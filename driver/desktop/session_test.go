@@ -145,6 +145,8 @@ func (s *testSession) obey(o order) {
 		answer.Windows, err = s.desktop.Windows(ctx)
 	case "dial":
 		answer.Greets, err = s.greets(ctx, 100)
+	case "compare":
+		s.desktop.Compare()
 	case "hold":
 		err = s.holdViewer(ctx, o.Text, int([]rune(o.Layout)[0]))
 	case "pointer":

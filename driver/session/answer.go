@@ -38,19 +38,22 @@ func (s *session) handleDial(l *link, packet dialhome.Packet) {
 	err := dialhome.Decode(packet.Body, &request)
 	var f *os.File
 	if err == nil {
-		f, err = s.dialPeer(request.Peer)
+		f, err = s.dialPeer(request)
 	}
 	l.answer(packet.ID, nil, err, f)
 }
 
-func (s *session) dialPeer(peer dialhome.Peer) (*os.File, error) {
-	switch peer {
+func (s *session) dialPeer(request dialhome.Dial) (*os.File, error) {
+	switch request.Peer {
 	case dialhome.PeerCDP:
 		return s.dialBrowser()
 	case dialhome.PeerRFB, "":
 		d := s.running()
 		if d == nil {
 			return nil, errNoDesktop
+		}
+		if request.Compare {
+			d.Compare()
 		}
 		return d.DialRFB(s.stopping)
 	default:

@@ -97,7 +97,7 @@ func (s *supervisor) whileAdmitted(ctx context.Context, fence func() error) (con
 func (s *supervisor) shoot(ctx context.Context, req control.ScreenshotRequest) (control.Screenshot, error) {
 	ctx, cancel := context.WithTimeout(ctx, pictureTimeout+req.Within)
 	defer cancel()
-	conn, err := s.dialRFB(ctx)
+	conn, err := s.dialRFB(ctx, dialhome.Dial{})
 	if err != nil {
 		return control.Screenshot{}, refusalOf("take a screenshot", err)
 	}
@@ -179,12 +179,12 @@ func (p shownPicture) encode(req control.ScreenshotRequest) (control.Screenshot,
 
 // dialRFB asks the session for a connection to Xvnc and checks what it passed. A
 // session that passes something else is not worth another word (X11).
-func (s *supervisor) dialRFB(ctx context.Context) (net.Conn, error) {
+func (s *supervisor) dialRFB(ctx context.Context, request dialhome.Dial) (net.Conn, error) {
 	slot, err := s.passed.acquire()
 	if err != nil {
 		return nil, err
 	}
-	a, err := s.link.call(ctx, question{op: dialhome.OpDial, body: struct{}{}, want: 1})
+	a, err := s.link.call(ctx, question{op: dialhome.OpDial, body: request, want: 1})
 	if err != nil {
 		slot.release()
 		return nil, err

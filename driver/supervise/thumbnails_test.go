@@ -27,7 +27,7 @@ func TestCLI05ThumbnailsOfManyScreens(t *testing.T) {
 		rigs[i] = newRig(t, nil)
 		f := rigs[i].session(dialhome.Desktop{State: dialhome.Running, Display: 70 + i, XPID: server.identity.PID, XStart: server.identity.Start})
 		rigs[i].awaitState(screen.Ready)
-		go f.passServer(path)
+		go f.passServer(path, func(dialhome.Dial) {})
 	}
 	var all sync.WaitGroup
 	for i, r := range rigs {

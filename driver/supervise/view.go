@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 
+	"github.com/botscreen/botscreen/driver/session/dialhome"
 	"github.com/botscreen/botscreen/shared/audit"
 	"github.com/botscreen/botscreen/shared/control"
 	"github.com/botscreen/botscreen/shared/control/controlserver"
@@ -23,7 +24,7 @@ import (
 func (s *supervisor) openRelay() {
 	s.tickets = ticket.NewStore()
 	s.relay = relay.New(relay.Options{
-		Dial: s.dialViewer, Lease: s.keeper, Tickets: s.tickets, Name: string(s.config.Profile),
+		Dial: s.dialViewer, Input: s.dialInput, Lease: s.keeper, Tickets: s.tickets, Name: string(s.config.Profile),
 		MaxSize: rfb.Size{WidthPx: s.config.Takeover.MaxGeometry.WidthPx, HeightPx: s.config.Takeover.MaxGeometry.HeightPx},
 		Hosts:   s.viewer.names,
 		Watch:   s.config.Takeover.Watch, Layout: s.config.KeyboardLayout,
@@ -31,14 +32,23 @@ func (s *supervisor) openRelay() {
 	})
 }
 
-// dialViewer connects a viewer, or the relay's input, to the screen, which may sleep.
+// dialViewer connects a viewer to the screen, which may sleep.
 func (s *supervisor) dialViewer(ctx context.Context) (net.Conn, error) {
+	return s.dialAwake(ctx, dialhome.Dial{Compare: true})
+}
+
+// dialInput connects the relay's input to it.
+func (s *supervisor) dialInput(ctx context.Context) (net.Conn, error) {
+	return s.dialAwake(ctx, dialhome.Dial{})
+}
+
+func (s *supervisor) dialAwake(ctx context.Context, request dialhome.Dial) (net.Conn, error) {
 	end, err := s.begin(ctx, "show the screen")
 	if err != nil {
 		return nil, err
 	}
 	defer end()
-	return s.dialRFB(ctx)
+	return s.dialRFB(ctx, request)
 }
 
 // View admits a viewer to the relay. What it sends reaches the screen only while its id

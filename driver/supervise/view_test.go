@@ -25,12 +25,13 @@ func newViewableWith(t *testing.T, change func(*Config)) (*rig, *helper) {
 	r := newRig(t, change)
 	f := r.session(dialhome.Desktop{State: dialhome.Running, Display: 77, XPID: server.identity.PID, XStart: server.identity.Start})
 	r.awaitState(screen.Ready)
-	go f.passServer(path)
+	go f.passServer(path, func(dialhome.Dial) {})
 	return r, server
 }
 
-// passServer answers every dial with a connection to the server, until the link ends.
-func (f *fake) passServer(path string) {
+// passServer answers every dial with a connection to the server, until the link ends. It
+// tells asked of each.
+func (f *fake) passServer(path string, asked func(dialhome.Dial)) {
 	for {
 		p, _, err := f.Receive()
 		if err == nil && granted[p.Op] {
@@ -42,6 +43,11 @@ func (f *fake) passServer(path string) {
 		if err != nil || p.Op != dialhome.OpDial {
 			return
 		}
+		var request dialhome.Dial
+		if dialhome.Decode(p.Body, &request) != nil {
+			return
+		}
+		asked(request)
 		server, err := connectServer(path)
 		if err != nil {
 			return
@@ -51,6 +57,29 @@ func (f *fake) passServer(path string) {
 		if err != nil {
 			return
 		}
+	}
+}
+
+// The X server compares pictures for who looks at it, and for nobody else: it pays for that
+// with memory.
+func TestOnlyViewersCompare(t *testing.T) {
+	path := serverPath(t)
+	server := startHelper(t, "server", "SERVER="+path, "PICTURE=255")
+	server.says("listening")
+	r := newRig(t, nil)
+	f := r.session(dialhome.Desktop{State: dialhome.Running, Display: 77, XPID: server.identity.PID, XStart: server.identity.Start})
+	r.awaitState(screen.Ready)
+	asked := make(chan dialhome.Dial, 10)
+	go f.passServer(path, func(d dialhome.Dial) { asked <- d })
+	_, err := r.client.Screenshot(t.Context(), control.ScreenshotRequest{})
+	must(t, err)
+	if d := <-asked; d.Compare {
+		t.Error("a picture made the server compare")
+	}
+	_, err = r.view(control.Hello{Viewer: "v", Mode: control.Watch})
+	must(t, err)
+	if d := <-asked; !d.Compare {
+		t.Error("a viewer did not make the server compare")
 	}
 }
 

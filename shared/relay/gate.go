@@ -48,7 +48,11 @@ type gate struct {
 }
 
 func newGate(o Options) *gate {
-	return &gate{lease: o.Lease, dial: o.Dial, most: o.MaxSize, log: o.Log, dialing: make(chan struct{}, 1)}
+	dial := o.Input
+	if dial == nil {
+		dial = o.Dial
+	}
+	return &gate{lease: o.Lease, dial: dial, most: o.MaxSize, log: o.Log, dialing: make(chan struct{}, 1)}
 }
 
 // errDropped says that a message may not pass now.

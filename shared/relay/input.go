@@ -25,8 +25,8 @@ const (
 // inputEncodings is what the input connection announces: to be told of the size, to
 // be allowed to set it (rule R5a), key codes, and fences. Without the state of the lock
 // keys Xvnc guesses it from every letter, and a capital typed without Shift leaves
-// Caps Lock on.
-var inputEncodings = []rfb.Encoding{rfb.Raw, rfb.ExtendedDesktopSize, rfb.QEMUKey, rfb.LEDState, rfb.Fence}
+// Caps Lock on. For the compression see rfb.PictureEncodings.
+var inputEncodings = []rfb.Encoding{rfb.Raw, rfb.ExtendedDesktopSize, rfb.QEMUKey, rfb.LEDState, rfb.Fence, rfb.CompressLevel0}
 
 // corner is the part of the picture the input connection asks for: a server tells a
 // new size only to those that wait for pixels.

@@ -35,7 +35,8 @@ type Dialer func(ctx context.Context) (net.Conn, error)
 
 // Options of a relay.
 type Options struct {
-	Dial    Dialer
+	Dial    Dialer        // for a viewer
+	Input   Dialer        // for what the relay itself types and clicks; nil: Dial
 	Lease   *lease.Keeper // whose Handover must call the relay's
 	Tickets *ticket.Store
 	// Name is what viewers are told the desktop is called; the server's own name comes

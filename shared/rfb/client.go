@@ -22,8 +22,10 @@ const maxUpdates = 64
 // PictureEncodings is what a client that only takes pictures announces. On a Unix
 // socket nothing beats raw pixels: no work on either side but the copy. Without a
 // cursor extension the server draws the pointer into the picture, and without
-// fences it does not pace us.
-var PictureEncodings = []Encoding{Raw, DesktopSize, LastRect}
+// fences it does not pace us. As long as nobody wants more than the lowest compression,
+// TigerVNC compares no picture with the one before (CompareFB in Xvnc(1)), which would
+// cost more than the pixels.
+var PictureEncodings = []Encoding{Raw, DesktopSize, LastRect, CompressLevel0}
 
 // Options of a client. The zero value takes pictures of desktops up to MaxSize.
 type Options struct {

@@ -46,6 +46,7 @@ const (
 	LastRect             Encoding = -224
 	Cursor               Encoding = -239
 	XCursor              Encoding = -240
+	CompressLevel0       Encoding = -256 // the first of ten
 	QEMUKey              Encoding = -258
 	LEDState             Encoding = -261
 	DesktopName          Encoding = -307

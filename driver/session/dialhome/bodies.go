@@ -83,6 +83,9 @@ const (
 // Dial asks for a connection.
 type Dial struct {
 	Peer Peer `json:"peer,omitempty"`
+	// Compare says that it is for somebody who looks: the X server shall from now on send
+	// only what has changed.
+	Compare bool `json:"compare,omitempty"`
 }
 
 // BrowserOpen asks for an address to be shown; without one the browser comes up or to the
