@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"testing"
@@ -61,6 +62,25 @@ func TestS6PublishedWhenReady(t *testing.T) {
 	must(t, err)
 	if !strings.Contains(string(text), fmt.Sprintf("DISPLAY=:%d\n", r.options.Display)) {
 		t.Errorf("env is %q", text)
+	}
+	r.stop()
+	r.nothingLeft()
+}
+
+// A start in a crowd ends in the same desktop.
+func TestCrowdedStart(t *testing.T) {
+	r := newRig(t)
+	r.options.Crowded = true
+	r.start()
+	for _, name := range []string{nameXServer, nameBus, nameWM, nameDesktop, namePanel} {
+		if pids := r.pidsOf(name); len(pids) != 1 {
+			t.Errorf("%s: %v", name, pids)
+		}
+	}
+	for deadline := time.Now().Add(20 * time.Second); len(r.pidsOf(nameSettings)) != 1; runtime.Gosched() { // it goes to the background on its own
+		if time.Now().After(deadline) {
+			t.Fatalf("%s: %v", nameSettings, r.pidsOf(nameSettings))
+		}
 	}
 	r.stop()
 	r.nothingLeft()

@@ -52,6 +52,9 @@ type Options struct {
 	// one (DISPLAY, bus and session addresses) is dropped here once more.
 	Env []string
 
+	// Crowded says that others wait until this start is done: then the work of all counts,
+	// and not when the first picture of this one is there.
+	Crowded bool
 	// ClipboardEvents asks for EventClipboard.
 	ClipboardEvents bool
 

@@ -4,6 +4,7 @@ package desktop
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -81,9 +82,7 @@ func NewPlan(o Options, find func(program string) (string, error)) (Plan, error)
 		component(nameDesktop, "--disable-wm-check"),
 		component(namePanel, "--disable-wm-check"),
 	}
-	// The settings daemon says what GTK's own settings file says already, so
-	// nothing changes when it comes.
-	p.Late = []Program{component(nameSettings)}
+	p.addSettings(component(nameSettings, "--disable-wm-check"))
 	p.Keymap = component(nameKeymap, "-w", "0", "-", fmt.Sprintf(":%d", o.Display))
 	p.Keymap.Env = serverEnv
 	if len(o.Command) > 0 {
@@ -95,6 +94,18 @@ func NewPlan(o Options, find func(program string) (string, error)) (Plan, error)
 	var err error
 	p.Files, err = seeds(o)
 	return p, err
+}
+
+// addSettings decides when the settings daemon comes. It says what GTK's own settings file
+// says already, so nothing changes when it comes late, and the desktop is ready 30 ms earlier.
+// But then all programs read their theme once more: together that takes 115 ms of processor
+// time and 2.5 MB, which is too much where others wait for the processor.
+func (p *Plan) addSettings(settings Program) {
+	if p.Options.Crowded {
+		p.Components = slices.Insert(p.Components, 0, settings)
+	} else {
+		p.Late = []Program{settings}
+	}
 }
 
 // builtinLayout is the keyboard layout that Xvnc comes up with.

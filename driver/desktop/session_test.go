@@ -48,6 +48,7 @@ type wireOptions struct {
 	SlowLog                            bool // nobody reads the log
 	Dumpable                           bool // the session is not hidden
 	ClipboardEvents                    bool
+	Crowded                            bool
 	NoTrace                            bool // tracing is forbidden, as Yama or a sandbox may do
 }
 
@@ -56,7 +57,7 @@ func (w wireOptions) options() Options {
 		Display: w.Display, WidthPx: w.WidthPx, HeightPx: w.HeightPx, Depth: w.Depth, DPI: w.DPI, GLX: w.GLX,
 		KeyboardLayout: w.KeyboardLayout, Look: w.Look, Home: w.Home, ConfigHome: w.ConfigHome,
 		RuntimeDir: w.RuntimeDir, XDir: w.XDir, Env: w.Env, Command: w.Command, Executable: w.Executable,
-		ClipboardEvents: w.ClipboardEvents,
+		ClipboardEvents: w.ClipboardEvents, Crowded: w.Crowded,
 	}
 }
 

@@ -323,6 +323,21 @@ func TestUnknownDispensableOption(t *testing.T) {
 	}
 }
 
+// While others wait nothing is done twice: the settings are there before who reads them.
+func TestSettingsComeFirstInACrowd(t *testing.T) {
+	settings, others := Program{Name: nameSettings}, []Program{{Name: nameWM}, {Name: namePanel}}
+	alone := Plan{Components: others}
+	alone.addSettings(settings)
+	if len(alone.Components) != 2 || len(alone.Late) != 1 || alone.Late[0].Name != nameSettings {
+		t.Errorf("alone: %+v, late %+v", alone.Components, alone.Late)
+	}
+	crowded := Plan{Options: Options{Crowded: true}, Components: others}
+	crowded.addSettings(settings)
+	if len(crowded.Components) != 3 || crowded.Components[0].Name != nameSettings || crowded.Late != nil {
+		t.Errorf("crowded: %+v, late %+v", crowded.Components, crowded.Late)
+	}
+}
+
 func TestCountNamed(t *testing.T) {
 	list := "Num       RefCount Protocol Flags    Type St Inode Path\n" +
 		"0: 2 0 10000 0001 01 5 /run/x/rfb.sock\n0: 3 0 0 0001 03 6 /run/x/rfb.sock\n0: 3 0 0 0001 03 7\n0: 3 0 0 0001 03 8 @/run/x/rfb.sock\n0: 3 0 0 0001 03 9 /other/run/x/rfb.sock"

@@ -146,6 +146,7 @@ func (s *session) planOf(packet dialhome.Packet, passed []*dialhome.Descriptor) 
 		return nil, errors.New("start desktop: there is no plan")
 	}
 	changed := *plan
+	changed.Crowded = plan.Crowded && request.HasPlan // a wake is another start
 	if request.Display != 0 {
 		changed.Display = request.Display
 	}
@@ -173,7 +174,7 @@ func (s *session) options(plan dialhome.Plan) desktop.Options {
 		Depth: plan.Depth, DPI: plan.DPI, GLX: plan.GLX,
 		KeyboardLayout: plan.KeyboardLayout, Look: desktop.Look(plan.Look),
 		Home: plan.Home, XDir: plan.XDir, RuntimeDir: plan.RuntimeDir,
-		Env: plan.Env, Command: plan.Command, ClipboardEvents: plan.ClipboardEvents, Log: s.log,
+		Env: plan.Env, Command: plan.Command, ClipboardEvents: plan.ClipboardEvents, Crowded: plan.Crowded, Log: s.log,
 		Notify: s.forward,
 	}
 }

@@ -408,3 +408,14 @@ func TestBounded(t *testing.T) {
 		t.Errorf("no lines become %q", got)
 	}
 }
+
+// Others waited for the start that the plan came with, not for a wake.
+func TestWakeIsNotCrowded(t *testing.T) {
+	s := newSession(filepath.Join(t.TempDir(), "none"), io.Discard)
+	s.plan = &dialhome.Plan{Crowded: true, Look: "full"}
+	woken, err := s.planOf(dialhome.Packet{Body: dialhome.Encode(dialhome.Start{})}, nil)
+	must(t, err)
+	if woken.Crowded || woken.Look != "full" {
+		t.Errorf("woken with %+v", woken)
+	}
+}

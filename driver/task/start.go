@@ -44,6 +44,7 @@ type start struct {
 	sandbox  isolation.Sandbox
 	sup      *supervisor
 	lastSeq  uint64
+	crowded  bool // it had to wait for its turn
 }
 
 // Start brings a screen up and returns when it is ready. The error says what a person
@@ -247,6 +248,7 @@ func (s *start) bringUp(ctx context.Context) error {
 	}
 	defer promise.Release()
 	pass, err := s.m.gate.Enter(ctx, func() {
+		s.crowded = true
 		s.say(screen.Queued, control.EventState, "Waiting: as many desktops start on this node as it has cores")
 	})
 	if err != nil {
@@ -458,6 +460,7 @@ func (s *start) plan() *dialhome.Plan {
 			task: s.request.Env, node: s.m.nodeEnv, passEnv: spec.PassEnv, exposeSecrets: spec.ExposeSecrets,
 		}),
 	}
+	plan.Crowded = s.crowded
 	plan.ClipboardEvents = spec.Takeover.Clipboard == screen.ClipboardBoth
 	if spec.Browser.Enabled {
 		plan.Browser = &spec.Browser

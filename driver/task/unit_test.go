@@ -380,3 +380,13 @@ func FuzzDecodeRecord(f *testing.F) {
 		}
 	})
 }
+
+// Who had to wait for its turn says so to its session.
+func TestPlanOfACrowdedStart(t *testing.T) {
+	for _, crowded := range []bool{false, true} {
+		s := &start{m: &Manager{}, crowded: crowded}
+		if plan := s.plan(); plan.Crowded != crowded {
+			t.Errorf("crowded %v: the plan says %v", crowded, plan.Crowded)
+		}
+	}
+}

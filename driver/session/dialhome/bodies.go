@@ -27,6 +27,7 @@ type Plan struct {
 	Env             []string `json:"env"`
 	Command         []string `json:"command"`
 	ClipboardEvents bool     `json:"clipboard_events,omitempty"` // report EventClipboard
+	Crowded         bool     `json:"crowded,omitempty"`          // others wait until the start that this came with is done
 	// Browser is the screen's browser; nil: it has none.
 	Browser         *screen.BrowserOptions `json:"browser,omitempty"`
 	KnownVersions   []screen.KnownVersion  `json:"known_versions,omitempty"` // of executables on the node, for a screen on it
