@@ -15,8 +15,8 @@ import (
 	"path/filepath"
 )
 
-// storedPixels is how large a picture may be to be stored uncompressed: some
-// megabytes of disk for 15 ms less at the first start of a profile.
+// storedPixels is how large a picture may be to be stored uncompressed: up to four
+// megabytes of disk for some milliseconds less at the first start of a profile.
 const storedPixels = 2560 * 1600
 
 // ensureWallpaper makes the picture at path, a PNG of exactly the desktop's
@@ -55,7 +55,7 @@ func pictureHasSize(root *os.Root, name string, widthPx, heightPx int) bool {
 		return false
 	}
 	defer f.Close()
-	const header = 33 // signature and IHDR, PNG specification section 5
+	const header = 1 << 10 // what stands before the pixels: IHDR and PLTE, PNG specification section 11.2
 	size, err := png.DecodeConfig(io.LimitReader(f, header))
 	return (err == nil || errors.Is(err, io.ErrUnexpectedEOF)) && size.Width == widthPx && size.Height == heightPx
 }
@@ -77,28 +77,34 @@ var wallpaperStops = []struct {
 // gradient shows no bands. (Bayer's ordered pattern.)
 var dither = [4][4]float64{{0, 8, 2, 10}, {12, 4, 14, 6}, {3, 11, 1, 9}, {15, 7, 13, 5}}
 
-// drawWallpaper is a vertical gradient. Rows repeat every four pixels, so the
-// file stays small and quick to unpack.
-func drawWallpaper(widthPx, heightPx int) image.Image {
-	picture := image.NewRGBA(image.Rect(0, 0, widthPx, heightPx))
+// drawWallpaper is a vertical gradient. A palette holds all its colours, so a pixel is one
+// byte: what a file of all three takes to be written and read again is a tenth of a start.
+func drawWallpaper(widthPx, heightPx int) *image.Paletted {
+	picture := image.NewPaletted(image.Rect(0, 0, widthPx, heightPx), wallpaperPalette())
+	last := float64(len(picture.Palette) - 1)
 	for y := range heightPx {
-		row := picture.Pix[y*picture.Stride:][:4*widthPx]
-		r, g, b := wallpaperColour(float64(y) / float64(max(1, heightPx-1)))
+		row := picture.Pix[y*picture.Stride:][:widthPx]
+		at := float64(y) / float64(max(1, heightPx-1)) * last
 		for x := range min(4, widthPx) {
-			threshold := (dither[y%4][x] + 0.5) / 16
-			c := color.RGBA{R: ordered(r, threshold), G: ordered(g, threshold), B: ordered(b, threshold), A: 255}
-			row[4*x], row[4*x+1], row[4*x+2], row[4*x+3] = c.R, c.G, c.B, c.A
+			row[x] = uint8(math.Min(last, math.Floor(at+(dither[y%4][x]+0.5)/16)))
 		}
-		for done := 16; done < len(row); done *= 2 {
+		for done := 4; done < len(row); done *= 2 {
 			copy(row[done:], row[:done])
 		}
 	}
 	return picture
 }
 
-func ordered(value, threshold float64) uint8 {
-	return uint8(math.Min(255, math.Floor(value+threshold)))
+func wallpaperPalette() color.Palette {
+	palette := make(color.Palette, 256)
+	for i := range palette {
+		r, g, b := wallpaperColour(float64(i) / float64(len(palette)-1))
+		palette[i] = color.RGBA{R: nearest(r), G: nearest(g), B: nearest(b), A: 255}
+	}
+	return palette
 }
+
+func nearest(value float64) uint8 { return uint8(math.Round(value)) }
 
 func wallpaperColour(at float64) (r, g, b float64) {
 	last := wallpaperStops[0]
