@@ -52,7 +52,17 @@ func newBench() (*bench, error) {
 	if err != nil {
 		return nil, errors.Join(err, os.RemoveAll(dir))
 	}
-	return &bench{dir: dir, host: h}, nil
+	b := &bench{dir: dir, host: h}
+	// An agent places nothing on a node before that, and the plugin knows the node from then on.
+	instance, err := h.Instance(ctx)
+	if err == nil {
+		err = awaitHealthy(ctx, instance)
+	}
+	if err != nil {
+		b.close()
+		return nil, err
+	}
+	return b, nil
 }
 
 func (b *bench) close() {
@@ -257,20 +267,27 @@ func launchPlugin() (pluginFigures, error) {
 	if err != nil {
 		return pluginFigures{}, err
 	}
+	if err := awaitHealthy(ctx, instance); err != nil {
+		return pluginFigures{}, err
+	}
+	took := float64(time.Since(began)) / float64(time.Millisecond)
+	time.Sleep(settle) // idle is what it is when it has said how it is
+	taken, err := pss.MB(instance.PID())
+	return pluginFigures{handshake: handshake, healthy: took, pss: taken}, err
+}
+
+func awaitHealthy(ctx context.Context, instance *host.Instance) error {
 	healthy := errors.New("healthy")
-	err = instance.Fingerprint(ctx, func(f *nomadplugin.Fingerprint) error {
+	err := instance.Fingerprint(ctx, func(f *nomadplugin.Fingerprint) error {
 		if f.GetHealth() == nomadplugin.Healthy {
 			return healthy
 		}
 		return nil
 	})
 	if !errors.Is(err, healthy) {
-		return pluginFigures{}, fmt.Errorf("fingerprint: %w", err)
+		return fmt.Errorf("fingerprint: %w", err)
 	}
-	took := float64(time.Since(began)) / float64(time.Millisecond)
-	time.Sleep(settle) // idle is what it is when it has said how it is
-	taken, err := pss.MB(instance.PID())
-	return pluginFigures{handshake: handshake, healthy: took, pss: taken}, err
+	return nil
 }
 
 // timeHandshake measures from exec to the line by which a plugin names its socket.
