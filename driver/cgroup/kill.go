@@ -30,6 +30,10 @@ func (e *SurvivorsError) Unwrap() error { return e.Err }
 // freezeForKill bounds how long a kill waits for the freezer, which one process in an uninterruptible sleep holds up.
 const freezeForKill = 500 * time.Millisecond
 
+// heldAtOnce bounds how many processes a kill holds open. A fork bomb has as many as the group may have, which can be
+// more than this process may have files: 4096 by the kernel's default, and twenty screens may stop at once.
+const heldAtOnce = 64
+
 // Kill ends every process of the group, also those that left their process group or session or fork all the
 // time, and returns when none is left (S9, DSP-16). When ctx ends first the error is a [SurvivorsError].
 //
@@ -70,10 +74,8 @@ func (g *Group) killOnce(ctx context.Context) error {
 	if err := g.Freeze(brake); err != nil {
 		g.stopForks()
 	}
-	// Those that were forked since the first look are told too; they are waited for in the next round.
-	fresh, err := g.members()
-	fresh.signal()
-	fresh.close()
+	// Everybody is told, also who was forked since the first look; they are waited for in the next rounds.
+	err := g.signalAll()
 	if g.with("freezer") == nil {
 		return err
 	}
@@ -99,12 +101,39 @@ type member struct {
 	fd  *os.File
 }
 
-// members opens a pidfd for every process of the group and keeps those that are in the group still, and alive.
+// members holds the first living processes of the group, not more than heldAtOnce; none says that none lives.
 func (g *Group) members() (members, error) {
 	pids, err := g.Procs()
 	if err != nil {
 		return nil, err
 	}
+	for some := range slices.Chunk(pids, heldAtOnce) {
+		if held, err := g.hold(some); err != nil || len(held) > 0 {
+			return held, err
+		}
+	}
+	return nil, nil
+}
+
+// signalAll sends SIGKILL to all that are in the group now.
+func (g *Group) signalAll() error {
+	pids, err := g.Procs()
+	if err != nil {
+		return err
+	}
+	for some := range slices.Chunk(pids, heldAtOnce) {
+		held, err := g.hold(some)
+		held.signal()
+		held.close()
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// hold opens a pidfd for each of the pids and keeps those that are in the group still, and alive.
+func (g *Group) hold(pids []int) (members, error) {
 	var opened members
 	for _, pid := range pids {
 		fd, err := unix.PidfdOpen(pid, 0)
@@ -129,7 +158,7 @@ func (g *Group) members() (members, error) {
 		return nil, err
 	}
 	return slices.DeleteFunc(opened, func(m member) bool {
-		if !slices.Contains(still, m.pid) || m.exited() {
+		if _, in := slices.BinarySearch(still, m.pid); !in || m.exited() {
 			m.fd.Close()
 			return true
 		}

@@ -56,6 +56,41 @@ func TestX35KillBeatsAForkBomb(t *testing.T) {
 	})
 }
 
+// A bomb has more processes than the one who ends it may have files.
+func TestX35MoreProcessesThanFiles(t *testing.T) {
+	eachHost(t, func(t *testing.T, tree *Tree) {
+		g := mustCreate(t, tree, "bot-1", Limits{})
+		p := startShell(t, `i=0; while [ $i -lt 600 ]; do sleep 1000 & i=$((i+1)); done; echo armed; exec cat`, g)
+		if got := p.line(); got != "armed" {
+			t.Fatal(got)
+		}
+		fewFiles(t, 300)
+		if err := g.Kill(within(t, 20*time.Second)); err != nil {
+			t.Fatal(err)
+		}
+		if pids, err := g.Procs(); err != nil || len(pids) > 0 {
+			t.Errorf("left: %v, %v", pids, err)
+		}
+	})
+}
+
+// fewFiles lets this process have so many open files, until the test ends.
+func fewFiles(t *testing.T, most uint64) {
+	t.Helper()
+	var old syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &old); err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &syscall.Rlimit{Cur: most, Max: old.Max}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &old); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 func TestKillOfAFrozenGroup(t *testing.T) {
 	eachHost(t, func(t *testing.T, tree *Tree) {
 		g := mustCreate(t, tree, "bot-1", Limits{})
