@@ -132,6 +132,21 @@ func TestX7OnlyOurBinds(t *testing.T) {
 	}
 }
 
+// X35: a kill holds apptainer, which outlives the session by a moment, and nobody who ends
+// with the session: a fork bomb has more processes than this one may have files.
+func TestX35KillHoldsWhatIsOutside(t *testing.T) {
+	dir, image := emptyRoot(t)
+	s := launched(t, boundary(t, dir), newOrder(t, image))
+	held := map[int]bool{}
+	for _, h := range s.outside() {
+		held[h.PID] = true
+		must(t, h.Close())
+	}
+	if !held[s.cmd.Process.Pid] || held[s.Session().PID] {
+		t.Errorf("holds %v, want apptainer (%d) and not the session (%d)", held, s.cmd.Process.Pid, s.Session().PID)
+	}
+}
+
 // P9, X7: never as root, and refused in words that say what to do.
 func TestP9NeverRoot(t *testing.T) {
 	dir, image := emptyRoot(t)

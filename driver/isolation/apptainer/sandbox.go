@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"strconv"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -119,9 +120,9 @@ func (s *sandbox) EndReason() string {
 // and the file system of the image.
 func (s *sandbox) Kill(ctx context.Context) error {
 	s.killed.Store(true)
-	members := s.members()
+	outside := s.outside()
 	defer func() {
-		for _, h := range members {
+		for _, h := range outside {
 			_ = h.Close()
 		}
 	}()
@@ -148,7 +149,7 @@ func (s *sandbox) Kill(ctx context.Context) error {
 			return fmt.Errorf("kill session: apptainer (pid %d) still runs: %w", s.cmd.Process.Pid, ctx.Err())
 		}
 	}
-	for _, h := range members {
+	for _, h := range outside {
 		select {
 		case <-h.Done():
 		case <-ctx.Done():
@@ -158,9 +159,10 @@ func (s *sandbox) Kill(ctx context.Context) error {
 	return nil
 }
 
-// members holds what is in the cgroup. A process leaves its group a moment before it has
-// ended, and nobody of ours is the parent of the image's file system.
-func (s *sandbox) members() []*process.Handle {
+// outside holds what is in the cgroup and not in the session's pid namespace: apptainer, and
+// the image's file system, whose parent is nobody of ours. A process leaves its group a moment
+// before it has ended. Those inside end before the session does, and may be a fork bomb's.
+func (s *sandbox) outside() []*process.Handle {
 	if s.group == nil {
 		return nil
 	}
@@ -168,8 +170,12 @@ func (s *sandbox) members() []*process.Handle {
 	if err != nil {
 		return nil // its kill says so
 	}
+	ours, _ := os.Readlink("/proc/self/ns/pid")
 	var held []*process.Handle
 	for _, pid := range pids {
+		if its, err := os.Readlink("/proc/" + strconv.Itoa(pid) + "/ns/pid"); err == nil && its != ours {
+			continue
+		}
 		id, err := process.Observe(pid)
 		if err != nil {
 			continue
