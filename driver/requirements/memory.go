@@ -3,6 +3,7 @@
 package requirements
 
 import (
+	"errors"
 	"sync"
 	"time"
 
@@ -19,7 +20,8 @@ type Memory struct {
 }
 
 // Ask is what the executable said, or asks it and keeps the answer, unless the file has
-// changed meanwhile.
+// changed meanwhile. What it said long ago counts where the node is too busy for an answer:
+// it would look as if there were no browser.
 func (m *Memory) Ask(path string, ask func() (string, error)) (string, error) {
 	if m == nil {
 		return ask()
@@ -36,6 +38,9 @@ func (m *Memory) Ask(path string, ask func() (string, error)) (string, error) {
 	}
 	asked := time.Now()
 	says, err := ask()
+	if ok && known.File == before && errors.Is(err, errNoAnswer) {
+		return known.Says, nil
+	}
 	if err != nil {
 		return says, err
 	}

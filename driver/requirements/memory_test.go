@@ -5,6 +5,7 @@ package requirements
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
@@ -53,12 +54,19 @@ func TestMemory(t *testing.T) {
 		expect("again", 4, quiet)
 		time.Sleep(browser.RememberFor)
 		expect("much later", 5, quiet)
+		time.Sleep(browser.RememberFor)
+		busy := func() error { return fmt.Errorf("ask: %w", errNoAnswer) }
+		expect("no answer on a busy node", 6, busy)
+		expect("an answer again", 7, quiet)
 		replace()
+		if _, err := m.Ask(path, func() (string, error) { return "", busy() }); !errors.Is(err, errNoAnswer) {
+			t.Errorf("another file that does not answer: %v", err)
+		}
 		no := errors.New("no")
 		if _, err := m.Ask(path, func() (string, error) { return "", no }); !errors.Is(err, no) {
 			t.Errorf("a refusal: %v", err)
 		}
-		expect("after a refusal", 6, quiet)
+		expect("after a refusal", 8, quiet)
 	})
 	var none *Memory
 	if says, err := none.Ask("/nonexistent", func() (string, error) { return "it", nil }); says != "it" || err != nil {

@@ -101,15 +101,18 @@ const (
 	nobody = 65534
 )
 
+// errNoAnswer says that a program took too long to say its version, as on a busy node.
+var errNoAnswer = fmt.Errorf("no answer within %s", versionTime)
+
 // Ask runs the program at path with args, as asking for its version does, and returns at most 4 KiB of what it
-// says. It has two seconds, a constant environment and, when we are root, the uid nobody; a program that others
+// says. It has eight seconds, a constant environment and, when we are root, the uid nobody; a program that others
 // than root could have changed is not run at all.
 func Ask(ctx context.Context, path string, args ...string) (string, error) {
 	resolved, err := Trusted(path)
 	if err != nil {
 		return "", err
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, versionTime, fmt.Errorf("no answer within %s", versionTime))
+	ctx, cancel := context.WithTimeoutCause(ctx, versionTime, errNoAnswer)
 	defer cancel()
 	// What was checked is run, by the name that was asked for.
 	cmd := exec.CommandContext(ctx, resolved, args...)
