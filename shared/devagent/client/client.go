@@ -50,9 +50,12 @@ type Config struct {
 // Client is safe for concurrent use.
 type Client struct {
 	Config
-	// mu guards allocs and count.
+	// mu guards the rest.
 	mu     sync.Mutex
 	allocs map[string]*allocRunner
+	// early are events of before the first look: the tasks of an earlier agent are not known yet.
+	early  []*nomadplugin.TaskEvent
+	looked bool
 	// count is how many allocations there were, to see that some were forgotten.
 	count int
 }
@@ -78,6 +81,7 @@ func (c *Client) Run(ctx context.Context) error {
 	for {
 		changed := c.Store.Changed()
 		c.sync(ctx, &wg)
+		c.fileEarly()
 		select {
 		case <-ctx.Done():
 			wg.Wait()
@@ -169,8 +173,44 @@ func (c *Client) runner(id string) *allocRunner {
 	return c.allocs[id]
 }
 
+// maxEarly bounds the events that wait for the first look; no start of an agent has as many.
+const maxEarly = 1000
+
+// keepEarly keeps an event for the first look, if that is still to come.
+func (c *Client) keepEarly(e *nomadplugin.TaskEvent) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.looked || len(c.early) >= maxEarly {
+		return false
+	}
+	c.early = append(c.early, e)
+	return true
+}
+
+// fileEarly files what came before the first look.
+func (c *Client) fileEarly() {
+	for {
+		c.mu.Lock()
+		early := c.early
+		c.early, c.looked = nil, len(early) == 0
+		c.mu.Unlock()
+		if len(early) == 0 {
+			return
+		}
+		for _, e := range early {
+			c.file(e)
+		}
+	}
+}
+
 // Event files what a driver says of a task. Unknown tasks are nobody's.
 func (c *Client) Event(e *nomadplugin.TaskEvent) {
+	if !c.keepEarly(e) {
+		c.file(e)
+	}
+}
+
+func (c *Client) file(e *nomadplugin.TaskEvent) {
 	r := c.runner(e.GetAllocId())
 	if r == nil {
 		c.Log.Warn("event of an unknown allocation", "alloc", e.GetAllocId(), "task", e.GetTaskName())
