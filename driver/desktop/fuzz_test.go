@@ -22,11 +22,11 @@ func FuzzIgnoredSignals(f *testing.F) {
 }
 
 func FuzzCountNamed(f *testing.F) {
-	f.Add("0: 2 0 10000 0001 01 5 /run/x/rfb.sock\n", "/run/x/rfb.sock")
+	f.Add("0: 2 0 00010000 0001 01 5 /run/x/rfb.sock\n", "/run/x/rfb.sock")
 	f.Fuzz(func(t *testing.T, list, path string) {
-		count, err := countNamed(strings.NewReader(list), path)
-		if err != nil || count > strings.Count(list, "\n")+1 {
-			t.Errorf("%d, %v", count, err)
+		b, err := countNamed(strings.NewReader(list), path)
+		if count := b.listeners + b.connections; err != nil || count > strings.Count(list, "\n")+1 {
+			t.Errorf("%+v, %v", b, err)
 		}
 	})
 }

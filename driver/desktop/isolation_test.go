@@ -258,6 +258,26 @@ func TestX2EarlyConnectionIsNoticed(t *testing.T) {
 	}
 }
 
+// A desktop that nobody has ended is named as what it is.
+func TestEarlierServerIsNamed(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "rfb.sock")
+	for range 2 {
+		listener, err := net.Listen("unix", path)
+		must(t, err)
+		defer listener.Close()
+		listener.(*net.UnixListener).SetUnlinkOnClose(false)
+		viewer, err := net.Dial("unix", path)
+		must(t, err)
+		defer viewer.Close()
+		must(t, os.Rename(path, path+".kept")) // makes room for the next
+	}
+	must(t, os.Rename(path+".kept", path))
+	var earlier *earlierServerError
+	if _, err := closeDoorBehind(path, os.Getpid()); !errors.As(err, &earlier) || !strings.Contains(err.Error(), "an earlier desktop") {
+		t.Errorf("got %v", err)
+	}
+}
+
 func TestDoorRefusesAnotherListener(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "rfb.sock")
 	listener, err := net.Listen("unix", path)

@@ -50,12 +50,14 @@ func (d *rfbDoor) check(path string) error {
 	if err := os.Remove(path); err != nil {
 		return fmt.Errorf("hold RFB socket: %w", err)
 	}
-	others, err := boundSockets(path)
-	if err != nil {
+	bound, err := boundSockets(path)
+	switch {
+	case err != nil:
 		return fmt.Errorf("hold RFB socket: %w", err)
-	}
-	if others > 1 { // the listener itself is one
-		return &intruderError{connections: others - 1}
+	case bound.listeners > 1:
+		return &earlierServerError{path}
+	case bound.connections > 0:
+		return &intruderError{bound.connections}
 	}
 	return nil
 }
@@ -67,15 +69,34 @@ func (e *intruderError) Error() string {
 	return fmt.Sprintf("hold RFB socket: %d connections were made by somebody else", e.connections)
 }
 
-// inodeField is the inode's place in a line of /proc/net/unix, see proc(5).
-const inodeField = 6
+// earlierServerError says that an X server of this screen runs which nobody has ended, as
+// when the records of the driver were removed while it ran. Its connections cannot be told
+// from an intruder's.
+type earlierServerError struct{ path string }
 
-// boundSockets counts the sockets in /proc/net/unix that carry the name path:
-// the listener and every connection made to it, accepted or waiting.
-func boundSockets(path string) (int, error) {
+func (e *earlierServerError) Error() string {
+	return "hold RFB socket: an earlier desktop of this screen still runs: another " + nameXServer + " listens at " + e.path + "; end it (pgrep -f " + e.path + " shows it)"
+}
+
+// bound are the sockets that carry a name.
+type bound struct {
+	listeners   int
+	connections int // made to one of them, accepted or waiting
+}
+
+// Places in a line of /proc/net/unix, see proc(5), and what stands in it for a listener:
+// the kernel's __SO_ACCEPTCON.
+const (
+	flagsField = 3
+	inodeField = 6
+	flagListen = "00010000"
+)
+
+// boundSockets counts the sockets in /proc/net/unix that carry the name path.
+func boundSockets(path string) (bound, error) {
 	f, err := os.Open("/proc/net/unix")
 	if err != nil {
-		return 0, err
+		return bound{}, err
 	}
 	defer f.Close()
 	return countNamed(f, path)
@@ -83,20 +104,28 @@ func boundSockets(path string) (int, error) {
 
 // countNamed counts sockets, not lines: while sockets come and go elsewhere the kernel
 // can list one twice between two reads. Field 7 is the inode, which tells them apart.
-func countNamed(list io.Reader, path string) (int, error) {
+func countNamed(list io.Reader, path string) (b bound, err error) {
 	inodes := map[string]bool{}
 	lines := bufio.NewReader(list)
 	for {
 		line, err := lines.ReadString('\n')
 		fields := strings.Fields(line)
-		if strings.HasSuffix(strings.TrimSuffix(line, "\n"), " "+path) && len(fields) > inodeField {
+		named := strings.HasSuffix(strings.TrimSuffix(line, "\n"), " "+path) && len(fields) > inodeField
+		switch {
+		case !named || inodes[fields[inodeField]]:
+		case fields[flagsField] == flagListen:
+			b.listeners++
+		default:
+			b.connections++
+		}
+		if named {
 			inodes[fields[inodeField]] = true
 		}
 		if errors.Is(err, io.EOF) {
-			return len(inodes), nil
+			return b, nil
 		}
 		if err != nil {
-			return 0, err
+			return bound{}, err
 		}
 	}
 }

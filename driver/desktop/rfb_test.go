@@ -35,7 +35,7 @@ func TestX2ListedTwice(t *testing.T) {
 0000000000000000: 00000002 00000000 00010000 0001 01 90001 /run/x/rfb.sock
 0000000000000000: 00000002 00000000 00010000 0001 01 90001 /run/x/rfb.sock
 `
-	if n, err := countNamed(strings.NewReader(list), "/run/x/rfb.sock"); n != 1 || err != nil {
-		t.Fatalf("%d sockets, %v", n, err)
+	if n, err := countNamed(strings.NewReader(list), "/run/x/rfb.sock"); n != (bound{listeners: 1}) || err != nil {
+		t.Fatalf("%+v, %v", n, err)
 	}
 }
