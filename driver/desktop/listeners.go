@@ -102,19 +102,29 @@ func diagPorts(uid int) ([]int, error) {
 		if err := unix.Sendto(fd, diagRequest(family), 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
 			return nil, os.NewSyscallError("sendto", err)
 		}
-		found, err := readDiag(uid, func(b []byte) (int, error) {
-			n, err := 0, error(unix.EINTR)
-			for err == unix.EINTR {
-				n, _, err = unix.Recvfrom(fd, b, 0)
-			}
-			return n, err
-		})
+		found, err := readDiag(uid, func(b []byte) (int, error) { return fromKernel(fd, b) })
 		if err != nil {
 			return nil, fmt.Errorf("list listeners: %w", err)
 		}
 		ports = append(ports, found...)
 	}
 	return ports, nil
+}
+
+// fromKernel receives a datagram of the kernel, whose port is 0, see netlink(7).
+func fromKernel(fd int, b []byte) (n int, err error) {
+	var from unix.Sockaddr
+	err = ignoringEINTR(func() error {
+		n, from, err = unix.Recvfrom(fd, b, 0)
+		return err
+	})
+	if err != nil {
+		return 0, os.NewSyscallError("recvfrom", err)
+	}
+	if kernel, ok := from.(*unix.SockaddrNetlink); !ok || kernel.Pid != 0 {
+		return 0, errDiagForm
+	}
+	return n, nil
 }
 
 func diagRequest(family byte) []byte {
