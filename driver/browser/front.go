@@ -10,8 +10,9 @@ import (
 	"github.com/botscreen/botscreen/shared/cdp"
 )
 
-// frontLimit is how long a page may take to say whether it is seen.
-const frontLimit = 500 * time.Millisecond
+// frontLimit is how long a page may take to say whether it is seen, and what it shows. A
+// sound one on a busy node has taken more than half a second.
+const frontLimit = 2 * time.Second
 
 // Front is what people see of the browser; the zero value where none runs.
 func (b *Browser) Front(ctx context.Context) (cdp.Front, error) {

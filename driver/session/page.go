@@ -29,7 +29,7 @@ func (s *session) pageInFront() (dialhome.BrowserPage, error) {
 	ctx, cancel := context.WithTimeout(s.stopping, pageLimit)
 	defer cancel()
 	front, err := b.Front(ctx)
-	return dialhome.BrowserPage{Origin: originOf(front.URL), Filled: front.Filled}, err
+	return dialhome.BrowserPage{Origin: originOf(front.URL), Filled: front.Filled, Unsure: front.Unsure}, err
 }
 
 // handleBrowserRenew gives a person a page without what the agent left; it starts no

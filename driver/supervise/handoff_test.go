@@ -84,6 +84,55 @@ func TestL13HandOffNote(t *testing.T) {
 	}
 }
 
+// X18: a browser that does not answer may show a filled password field too, so the person is
+// asked, once in a hold.
+func TestX18SilentBrowserAsksOnce(t *testing.T) {
+	for name, answers := range map[string]bool{"unsure": true, "silent": false} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, nil)
+			f := r.session(starting())
+			r.enter(screen.Ready, control.EventReady, "")
+			f.event(dialhome.EventBrowser, dialhome.Browser{Running: true})
+			r.await("the browser runs", func() bool {
+				r.mu.Lock()
+				defer r.mu.Unlock()
+				return r.browser != nil && r.browser.Running
+			})
+			go func() {
+				for {
+					p, passed, err := f.Receive()
+					dialhome.CloseAll(passed)
+					if err != nil {
+						return
+					}
+					var body any = struct{}{}
+					if p.Op == dialhome.OpBrowserPage {
+						if !answers {
+							continue
+						}
+						body = dialhome.BrowserPage{Unsure: true}
+					}
+					if f.Send(dialhome.Packet{ID: p.ID, OK: true, Body: dialhome.Encode(body)}) != nil {
+						return
+					}
+				}
+			}()
+			r.take("ann")
+			_, err := r.client.Release(t.Context(), control.ReleaseRequest{Viewer: "ann"})
+			if !isKind(err, control.PasswordFilled) || !strings.Contains(err.Error(), "does not say in time") {
+				t.Errorf("she is told %v", err)
+			}
+			if held := r.leaseNow(); held.Holder != lease.Human {
+				t.Errorf("the agent has the screen: %+v", held)
+			}
+			r.release("ann")
+			if held := r.leaseNow(); held.Holder != lease.Agent {
+				t.Errorf("the second hand-back leaves %+v", held)
+			}
+		})
+	}
+}
+
 // L13: what the agent asks for outlives the supervisor, with what happened to the lease
 // meanwhile; the asks of another run, and a file that is broken, do not count.
 func TestL13AsksSurviveTheSupervisor(t *testing.T) {

@@ -19,7 +19,7 @@ const (
 	HumanHasControl Kind = "human_has_control" // a person holds the screen; wait or ask
 	LeaseChanged    Kind = "lease_changed"     // the epoch the caller acted on is over
 	NotHolder       Kind = "not_holder"        // the caller does not hold what it wants to give
-	PasswordFilled  Kind = "password_filled"   // handing back shows the agent a password; asked once
+	PasswordFilled  Kind = "password_filled"   // handing back may show the agent a password; asked once
 	Held            Kind = "held"              // a person holds; only force goes over that
 	StartFailed     Kind = "start_failed"      // the desktop could not be started or woken
 	Gone            Kind = "gone"              // the screen or the thing named has ended

@@ -105,6 +105,7 @@ type BrowserOpened struct {
 type BrowserPage struct {
 	Origin string `json:"origin,omitempty"` // of the page in front, without path and query; empty: there is none
 	Filled bool   `json:"filled,omitempty"` // a password field that can be seen holds something
+	Unsure bool   `json:"unsure,omitempty"` // the page in front may be one that did not answer in time
 }
 
 // State is what a session's desktop does.
