@@ -307,6 +307,9 @@ func pluginKilled(t *testing.T, a *agent) {
 		t.Errorf("status %+v", s)
 	}
 	screenshot(t, a, "survivor")
+	// An agent that asked for the driver while it was away does so again seconds later, and its
+	// server hears of it later still; until then nothing is placed here.
+	a.awaitNode()
 }
 
 func supervisorKilled(t *testing.T, a *agent) {
