@@ -5,9 +5,6 @@ package desktop
 import (
 	"encoding/binary"
 	"errors"
-	"fmt"
-
-	"github.com/jezek/xgb/xproto"
 )
 
 // Xvnc can keep a second copy of the picture and send of a change only what differs from
@@ -29,17 +26,7 @@ func (d *Desktop) Compare() {
 
 // setParameter sets a parameter that the server's AllowOverride names.
 func (x *xclient) setParameter(assignment string) error {
-	const extension = "VNC-EXTENSION"
-	found, err := xproto.QueryExtension(x.conn, uint16(len(extension)), extension).Reply()
-	if err != nil {
-		return err
-	}
-	if !found.Present {
-		return fmt.Errorf("the X server has no %s", extension)
-	}
-	request := x.conn.NewCookie(true, true)
-	x.conn.NewRequest(setParamRequest(found.MajorOpcode, assignment), request)
-	reply, err := request.Reply()
+	reply, err := x.askExtension(extensionVNC, func(opcode byte) []byte { return setParamRequest(opcode, assignment) })
 	if err != nil {
 		return err
 	}

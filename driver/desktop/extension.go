@@ -16,6 +16,8 @@ const (
 	extensionDamage   = "DAMAGE"
 	extensionFixes    = "XFIXES"
 	extensionResource = "X-Resource"
+	extensionSecurity = "SECURITY"
+	extensionVNC      = "VNC-EXTENSION"
 )
 
 // withEvents are those that bring events or errors of their own.
@@ -70,4 +72,19 @@ func (x *xclient) extension(name string) error {
 	defer x.conn.ExtLock.Unlock()
 	x.conn.Extensions[name] = reply.MajorOpcode
 	return nil
+}
+
+// askExtension sends a request that the library does not know to an extension, whose
+// opcode is the first byte of it, and returns the reply.
+func (x *xclient) askExtension(name string, request func(opcode byte) []byte) ([]byte, error) {
+	found, err := xproto.QueryExtension(x.conn, uint16(len(name)), name).Reply()
+	if err != nil {
+		return nil, fmt.Errorf("query extension %s: %w", name, err)
+	}
+	if !found.Present {
+		return nil, fmt.Errorf("the X server has no %s extension", name)
+	}
+	cookie := x.conn.NewCookie(true, true)
+	x.conn.NewRequest(request(found.MajorOpcode), cookie)
+	return cookie.Reply()
 }

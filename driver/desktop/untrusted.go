@@ -11,7 +11,6 @@ import (
 	"sync"
 
 	"github.com/jezek/xgb"
-	"github.com/jezek/xgb/xproto"
 
 	"github.com/botscreen/botscreen/driver/display"
 )
@@ -82,17 +81,7 @@ const (
 
 // generateUntrusted asks the server for a cookie of untrusted clients.
 func (x *xclient) generateUntrusted(n display.Number) (display.Cookie, error) {
-	const extension = "SECURITY"
-	found, err := xproto.QueryExtension(x.conn, uint16(len(extension)), extension).Reply()
-	if err != nil {
-		return display.Cookie{}, err
-	}
-	if !found.Present {
-		return display.Cookie{}, fmt.Errorf("the X server has no %s extension", extension)
-	}
-	request := x.conn.NewCookie(true, true)
-	x.conn.NewRequest(generateRequest(found.MajorOpcode), request)
-	reply, err := request.Reply()
+	reply, err := x.askExtension(extensionSecurity, generateRequest)
 	if err != nil {
 		return display.Cookie{}, err
 	}
