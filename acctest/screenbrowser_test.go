@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -25,21 +26,28 @@ type visits struct {
 	seen chan string // "/path cookies"
 }
 
+// shownPath is an image of each page: who asks for it has the page, and its cookies.
+const shownPath = "/shown/"
+
 // newVisits serves it where the programs of a screen reach it.
 func newVisits(t *testing.T, a *agent, profile string) *visits {
 	t.Helper()
 	v := &visits{seen: make(chan string, 64)}
 	v.Server = inside.Serve(t, sessionOf(t, a, profile).pid, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		switch r.URL.Path {
-		case "/favicon.ico":
+		w.Header().Set("Cache-Control", "no-store")
+		if visit, shown := strings.CutPrefix(r.URL.Path, shownPath); shown {
+			v.seen <- visit
+		}
+		switch {
+		case r.URL.Path == "/favicon.ico", strings.HasPrefix(r.URL.Path, shownPath):
 			http.NotFound(w, r)
 			return
-		case "/login":
+		case r.URL.Path == "/login":
 			http.SetCookie(w, &http.Cookie{Name: "login", Value: "yes", Path: "/", MaxAge: 86400})
 		}
 		w.Header().Set("Content-Type", "text/html")
-		_, _ = io.WriteString(w, "<title>page "+r.URL.Path+"</title><body>"+strings.Repeat("word ", 500))
-		v.seen <- strings.TrimSpace(r.URL.Path + " " + r.Header.Get("Cookie"))
+		visit := strings.TrimSpace(r.URL.Path + " " + r.Header.Get("Cookie"))
+		_, _ = io.WriteString(w, "<title>page "+r.URL.Path+"</title><img src='"+shownPath+url.PathEscape(visit)+"'><body>"+strings.Repeat("word ", 500))
 	}))
 	return v
 }
