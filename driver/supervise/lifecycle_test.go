@@ -63,6 +63,10 @@ func TestExitStopped(t *testing.T) {
 func TestExitDied(t *testing.T) {
 	for range 10 {
 		s := newHelperSession(t, nil)
+		s.rig.await("the supervisor follows the session", func() bool { // it writes its record before
+			_, err := os.Stat(filepath.Join(s.rig.dir, recordName))
+			return err == nil
+		})
 		s.rig.mu.Lock() // the supervisor is busy: what comes is read later
 		s.tell("die")
 		s.rig.await("its end is noticed", s.rig.link.isOver)
