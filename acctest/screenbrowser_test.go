@@ -37,12 +37,14 @@ func newVisits(t *testing.T, a *agent, profile string) *visits {
 		w.Header().Set("Cache-Control", "no-store")
 		if visit, shown := strings.CutPrefix(r.URL.Path, shownPath); shown {
 			v.seen <- visit
-		}
-		switch {
-		case r.URL.Path == "/favicon.ico", strings.HasPrefix(r.URL.Path, shownPath):
 			http.NotFound(w, r)
 			return
-		case r.URL.Path == "/login":
+		}
+		switch r.URL.Path {
+		case "/favicon.ico":
+			http.NotFound(w, r)
+			return
+		case "/login":
 			http.SetCookie(w, &http.Cookie{Name: "login", Value: "yes", Path: "/", MaxAge: 86400})
 		}
 		w.Header().Set("Content-Type", "text/html")

@@ -26,7 +26,7 @@ func (d *Desktop) Compare() {
 
 // setParameter sets a parameter that the server's AllowOverride names.
 func (x *xclient) setParameter(assignment string) error {
-	reply, err := x.askExtension(extensionVNC, func(opcode byte) []byte { return setParamRequest(opcode, assignment) })
+	reply, err := x.askExtension(extensionVNC, func(opcode byte) []byte { return vncRequest(opcode, vncSetParam, assignment) })
 	if err != nil {
 		return err
 	}
@@ -36,12 +36,14 @@ func (x *xclient) setParameter(assignment string) error {
 	return nil
 }
 
-// setParamRequest is a request of vncExtProto.h of TigerVNC, its length in units of 4 bytes:
+// vncSetParam is a minor opcode of vncExtProto.h of TigerVNC.
+const vncSetParam = 0
+
+// vncRequest is a request of VNC-EXTENSION that carries a text, its length in units of 4 bytes:
 //
-//	opcode | 0 | length, 2 bytes | len text | 3 unused | text, padded
-func setParamRequest(opcode byte, text string) []byte {
-	const setParam = 0
-	b := append([]byte{opcode, setParam, 0, 0, byte(len(text)), 0, 0, 0}, text...)
+//	opcode | minor | length, 2 bytes | len text | 3 unused | text, padded
+func vncRequest(opcode, minor byte, text string) []byte {
+	b := append([]byte{opcode, minor, 0, 0, byte(len(text)), 0, 0, 0}, text...)
 	for len(b)%4 != 0 {
 		b = append(b, 0)
 	}

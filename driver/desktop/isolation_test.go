@@ -3,7 +3,6 @@
 package desktop
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"net"
@@ -60,33 +59,20 @@ func inetInodes(t *testing.T) map[string]bool {
 	return inodes
 }
 
-// Requests of VNC-EXTENSION, see vncExtProto.h of TigerVNC.
-const (
-	vncSetParam = 0
-	vncConnect  = 7
-)
+// vncConnect is a minor opcode of VNC-EXTENSION, see vncExtProto.h of TigerVNC.
+const vncConnect = 7
 
-// vncRequest sends a request that carries a string and returns whether the
+// vncDoes sends a request that carries a string and returns whether the
 // server says that it did it.
-//
-//	major, minor, length:2 | len string, 0, 0:2 | string, padded
-func vncRequest(t *testing.T, x *xclient, minor byte, text string) bool {
+func vncDoes(t *testing.T, x *xclient, minor byte, text string) bool {
 	t.Helper()
-	const name = "VNC-EXTENSION"
-	extension, err := xproto.QueryExtension(x.conn, uint16(len(name)), name).Reply()
+	extension, err := xproto.QueryExtension(x.conn, uint16(len(extensionVNC)), extensionVNC).Reply()
 	must(t, err)
 	if !extension.Present {
-		t.Skipf("this Xvnc has no %s", name)
+		t.Skipf("this Xvnc has no %s", extensionVNC)
 	}
-	request := make([]byte, 8, 8+len(text)+3)
-	request[0], request[1], request[4] = extension.MajorOpcode, minor, byte(len(text))
-	request = append(request, text...)
-	for len(request)%4 != 0 {
-		request = append(request, 0)
-	}
-	binary.LittleEndian.PutUint16(request[2:], uint16(len(request)/4))
 	cookie := x.conn.NewCookie(true, true)
-	x.conn.NewRequest(request, cookie)
+	x.conn.NewRequest(vncRequest(extension.MajorOpcode, minor, text), cookie)
 	reply, err := cookie.Reply()
 	if isXError(err) {
 		return false
@@ -102,7 +88,7 @@ func vncDialsOut(t *testing.T, x *xclient) bool {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	must(t, err)
 	defer listener.Close()
-	vncRequest(t, x, vncConnect, listener.Addr().String())
+	vncDoes(t, x, vncConnect, listener.Addr().String())
 	must(t, listener.(*net.TCPListener).SetDeadline(time.Now().Add(300*time.Millisecond)))
 	conn, err := listener.Accept()
 	if err != nil {
@@ -125,7 +111,7 @@ func TestX0NoConnectNoSetParam(t *testing.T) {
 		"SendCutText=1", "AcceptCutText=1", "SendPrimary=1", "SetPrimary=1", "AcceptPointerEvents=0", "AcceptKeyEvents=0",
 		"AllowOverride=SendCutText", "SecurityTypes=VncAuth", "desktop=x", "FrameRate=1",
 	} {
-		if vncRequest(t, x, vncSetParam, parameter) {
+		if vncDoes(t, x, vncSetParam, parameter) {
 			t.Errorf("an X client set %s", parameter)
 		}
 	}
@@ -145,7 +131,7 @@ func TestX0ControlPlainServerConnects(t *testing.T) {
 	if out, err := layout.CombinedOutput(); err != nil || sixthLetter(t, x) != 'z' {
 		t.Errorf("a plain Xvnc did not change its layout: %v, %s", err, out)
 	}
-	if !vncRequest(t, x, vncSetParam, "SendCutText=1") {
+	if !vncDoes(t, x, vncSetParam, "SendCutText=1") {
 		t.Error("a plain Xvnc did not set a parameter: the request is wrong")
 	}
 }

@@ -3,7 +3,6 @@
 package desktop
 
 import (
-	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -159,7 +158,7 @@ func readDiag(uid int, receive func([]byte) (int, error)) (ports []int, err erro
 }
 
 func parseDiag(datagram []byte, uid int) (ports []int, done bool, err error) {
-	messages, err := syscall.ParseNetlinkMessage(bytes.Clone(datagram))
+	messages, err := syscall.ParseNetlinkMessage(datagram)
 	if err != nil {
 		return nil, false, err
 	}

@@ -111,15 +111,13 @@ func countNamed(list io.Reader, path string) (b bound, err error) {
 		line, err := lines.ReadString('\n')
 		fields := strings.Fields(line)
 		named := strings.HasSuffix(strings.TrimSuffix(line, "\n"), " "+path) && len(fields) > inodeField
-		switch {
-		case !named || inodes[fields[inodeField]]:
-		case fields[flagsField] == flagListen:
-			b.listeners++
-		default:
-			b.connections++
-		}
-		if named {
+		if named && !inodes[fields[inodeField]] {
 			inodes[fields[inodeField]] = true
+			if fields[flagsField] == flagListen {
+				b.listeners++
+			} else {
+				b.connections++
+			}
 		}
 		if errors.Is(err, io.EOF) {
 			return b, nil

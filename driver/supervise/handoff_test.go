@@ -18,9 +18,9 @@ import (
 	"github.com/botscreen/botscreen/shared/screen"
 )
 
-// L13, X25: after the hand-back the agent hears how long it was, which programs had windows
-// and which site the browser showed before and after, and neither titles nor addresses.
-func TestL13HandOffNote(t *testing.T) {
+// newBrowsing supervises a ready screen on a fake session that has said its browser runs.
+func newBrowsing(t *testing.T) (*rig, *fake) {
+	t.Helper()
 	r := newRig(t, nil)
 	f := r.session(starting())
 	r.enter(screen.Ready, control.EventReady, "")
@@ -30,27 +30,40 @@ func TestL13HandOffNote(t *testing.T) {
 		defer r.mu.Unlock()
 		return r.browser != nil && r.browser.Running
 	})
+	return r, f
+}
+
+// answerAll answers every request with the body that answer gives, or not at all where it
+// gives nil, until the link ends.
+func (f *fake) answerAll(answer func(dialhome.Op) any) {
+	for {
+		p, passed, err := f.Receive()
+		dialhome.CloseAll(passed)
+		if err != nil {
+			return
+		}
+		body := answer(p.Op)
+		if body != nil && f.Send(dialhome.Packet{ID: p.ID, OK: true, Body: dialhome.Encode(body)}) != nil {
+			return
+		}
+	}
+}
+
+// L13, X25: after the hand-back the agent hears how long it was, which programs had windows
+// and which site the browser showed before and after, and neither titles nor addresses.
+func TestL13HandOffNote(t *testing.T) {
+	r, f := newBrowsing(t)
 	windows := make(chan []dialhome.Window, 1)
 	var filled atomic.Bool
-	go func() {
-		for {
-			p, passed, err := f.Receive()
-			dialhome.CloseAll(passed)
-			if err != nil {
-				return
-			}
-			var body any = struct{}{}
-			switch p.Op {
-			case dialhome.OpWindows:
-				body = dialhome.Windows{Windows: <-windows}
-			case dialhome.OpBrowserPage:
-				body = dialhome.BrowserPage{Origin: "https://bank.test", Filled: filled.Load()}
-			}
-			if f.Send(dialhome.Packet{ID: p.ID, OK: true, Body: dialhome.Encode(body)}) != nil {
-				return
-			}
+	go f.answerAll(func(op dialhome.Op) any {
+		switch op {
+		case dialhome.OpWindows:
+			return dialhome.Windows{Windows: <-windows}
+		case dialhome.OpBrowserPage:
+			return dialhome.BrowserPage{Origin: "https://bank.test", Filled: filled.Load()}
 		}
-	}()
+		return struct{}{}
+	})
 	asked, err := r.client.Ask(t.Context(), control.AskRequest{Reason: "a code"})
 	must(t, err)
 	mail := dialhome.Window{Title: "Inbox https://mail.example/?code=CANARY#CANARY", Class: "mail", Type: "normal"}
@@ -89,34 +102,16 @@ func TestL13HandOffNote(t *testing.T) {
 func TestX18SilentBrowserAsksOnce(t *testing.T) {
 	for name, answers := range map[string]bool{"unsure": true, "silent": false} {
 		t.Run(name, func(t *testing.T) {
-			r := newRig(t, nil)
-			f := r.session(starting())
-			r.enter(screen.Ready, control.EventReady, "")
-			f.event(dialhome.EventBrowser, dialhome.Browser{Running: true})
-			r.await("the browser runs", func() bool {
-				r.mu.Lock()
-				defer r.mu.Unlock()
-				return r.browser != nil && r.browser.Running
-			})
-			go func() {
-				for {
-					p, passed, err := f.Receive()
-					dialhome.CloseAll(passed)
-					if err != nil {
-						return
-					}
-					var body any = struct{}{}
-					if p.Op == dialhome.OpBrowserPage {
-						if !answers {
-							continue
-						}
-						body = dialhome.BrowserPage{Unsure: true}
-					}
-					if f.Send(dialhome.Packet{ID: p.ID, OK: true, Body: dialhome.Encode(body)}) != nil {
-						return
-					}
+			r, f := newBrowsing(t)
+			go f.answerAll(func(op dialhome.Op) any {
+				switch {
+				case op != dialhome.OpBrowserPage:
+					return struct{}{}
+				case answers:
+					return dialhome.BrowserPage{Unsure: true}
 				}
-			}()
+				return nil
+			})
 			r.take("ann")
 			_, err := r.client.Release(t.Context(), control.ReleaseRequest{Viewer: "ann"})
 			if !isKind(err, control.PasswordFilled) || !strings.Contains(err.Error(), "does not say in time") {

@@ -16,12 +16,7 @@ import (
 // asleepRig is a supervisor whose desktop sleeps, on a fake session.
 func asleepRig(t *testing.T, change func(*Config)) (*rig, *fake, *helper) {
 	t.Helper()
-	path := serverPath(t)
-	server := startHelper(t, "server", "SERVER="+path, "PICTURE=255")
-	server.says("listening")
-	r := newRig(t, change)
-	f := r.session(dialhome.Desktop{State: dialhome.Running, Display: 77, XPID: server.identity.PID, XStart: server.identity.Start})
-	r.awaitState(screen.Ready)
+	r, f, server, _ := newPictured(t, change)
 	slept := make(chan error, 1)
 	go func() { slept <- r.client.Sleep(t.Context()) }()
 	p, _ := f.asked(dialhome.OpSleep)

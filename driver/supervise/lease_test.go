@@ -166,12 +166,7 @@ func TestL4ReleaseByAnother(t *testing.T) {
 // L6: a screenshot is refused while a person holds, before and after, and one is thrown
 // away that a whole take-and-return fell into.
 func TestL6Screenshot(t *testing.T) {
-	path := serverPath(t)
-	server := startHelper(t, "server", "SERVER="+path, "PICTURE=255")
-	server.says("listening")
-	r := newRig(t, nil)
-	f := r.session(dialhome.Desktop{State: dialhome.Running, Display: 77, XPID: server.identity.PID, XStart: server.identity.Start})
-	r.awaitState(screen.Ready)
+	r, f, _, path := newPictured(t, nil)
 	type taken struct {
 		shot control.Screenshot
 		err  error

@@ -13,18 +13,26 @@ import (
 	"github.com/botscreen/botscreen/shared/screen"
 )
 
+// newPictured supervises a ready screen on a fake session, whose X server is a helper that
+// shows a picture at path.
+func newPictured(t *testing.T, change func(*Config)) (r *rig, f *fake, server *helper, path string) {
+	t.Helper()
+	path = serverPath(t)
+	server = startHelper(t, "server", "SERVER="+path, "PICTURE=255")
+	server.says("listening")
+	r = newRig(t, change)
+	f = r.session(dialhome.Desktop{State: dialhome.Running, Display: 77, XPID: server.identity.PID, XStart: server.identity.Start})
+	r.awaitState(screen.Ready)
+	return r, f, server, path
+}
+
 // newViewable supervises a ready screen whose X server is a helper that shows a picture
 // and says what it is sent.
 func newViewable(t *testing.T) (*rig, *helper) { return newViewableWith(t, nil) }
 
 func newViewableWith(t *testing.T, change func(*Config)) (*rig, *helper) {
 	t.Helper()
-	path := serverPath(t)
-	server := startHelper(t, "server", "SERVER="+path, "PICTURE=255")
-	server.says("listening")
-	r := newRig(t, change)
-	f := r.session(dialhome.Desktop{State: dialhome.Running, Display: 77, XPID: server.identity.PID, XStart: server.identity.Start})
-	r.awaitState(screen.Ready)
+	r, f, server, path := newPictured(t, change)
 	go f.passServer(path, func(dialhome.Dial) {})
 	return r, server
 }
@@ -63,12 +71,7 @@ func (f *fake) passServer(path string, asked func(dialhome.Dial)) {
 // The X server compares pictures for who looks at it, and for nobody else: it pays for that
 // with memory.
 func TestOnlyViewersCompare(t *testing.T) {
-	path := serverPath(t)
-	server := startHelper(t, "server", "SERVER="+path, "PICTURE=255")
-	server.says("listening")
-	r := newRig(t, nil)
-	f := r.session(dialhome.Desktop{State: dialhome.Running, Display: 77, XPID: server.identity.PID, XStart: server.identity.Start})
-	r.awaitState(screen.Ready)
+	r, f, _, path := newPictured(t, nil)
 	asked := make(chan dialhome.Dial, 10)
 	go f.passServer(path, func(d dialhome.Dial) { asked <- d })
 	_, err := r.client.Screenshot(t.Context(), control.ScreenshotRequest{})

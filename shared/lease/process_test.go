@@ -134,10 +134,10 @@ func TestL16ManyProcesses(t *testing.T) {
 	}
 	const changes = 8
 	all := make(chan made)
-	var begin []func(*testing.T)
+	var helpers []*helper
 	for range processes {
 		h := startHelper(t, path)
-		begin = append(begin, h.begin)
+		helpers = append(helpers, h)
 		go func() {
 			for range changes {
 				m := h.change()
@@ -151,8 +151,8 @@ func TestL16ManyProcesses(t *testing.T) {
 	reader := NewStore(dir, Origin{})
 	seen := map[Epoch]bool{}
 	began, highest := time.Now(), first.Epoch
-	for _, f := range begin {
-		f(t)
+	for _, h := range helpers {
+		h.begin(t)
 	}
 	for range processes * changes {
 		m := <-all
